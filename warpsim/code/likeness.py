@@ -46,9 +46,11 @@ class _This:
         self.value = value
 
     @cached_property
-    def word(self) -> str:
-        """See `_name_of`."""
+    def _word(self) -> str:
         return _name_of(self.value)
+
+    def __repr__(self) -> str:
+        return self._word
 
     def __hash__(self) -> int:
         return id(self.value)
@@ -191,25 +193,25 @@ def _options(function: Any) -> tuple:
     if getattr(function, "_can_compile", True) is False:
         raise _Unlike  # numba-cuda's own, for some signatures
     inline = getattr(function, "targetoptions", {}).get("inline", "never")
-    signatures = tuple(getattr(function, "device_signatures", ()))
+    signatures = _like(tuple(getattr(function, "device_signatures", ())))
     return repr(inline), signatures, getattr(function, "device", None)
 
 
 def _like(value: Any) -> Any:
     """What is equal for values that mean the same to a kernel; what may change is `_Unlike`."""
     if isinstance(value, _PLAIN) and not isinstance(value, Enum):
-        return type(value), repr(value)
+        return _This(type(value)), repr(value)
     if isinstance(value, slice):
         return slice, _like((value.start, value.stop, value.step))
     if isinstance(value, tuple):
-        return type(value), *map(_like, value)
+        return _This(type(value)), *map(_like, value)
     if isinstance(getattr(value, "py_func", None), FunctionType):
         number = likeness(value.py_func)
         if number is None:
             raise _Unlike
         return number, *_options(value)
     if isinstance(value, types.Type):
-        return value
+        return value if is_plain(value) else _This(value)
     if type(value) is np.ndarray and not value.dtype.hasobject and value.nbytes <= MOST_BYTES:
         return value.dtype, value.shape, value.strides, value.tobytes()
     whole = isinstance(value, ModuleType)
@@ -227,21 +229,9 @@ def _like(value: Any) -> Any:
 def digest(key: tuple) -> str | None:
     """A shape as a word that other processes have for it, too; None if there is none."""
     try:
-        return hashlib.sha256(_said(key).encode()).hexdigest()[:32]
+        return hashlib.sha256(repr(key).encode()).hexdigest()[:32]
     except _Unlike:
         return None
-
-
-def _said(part: Any) -> str:
-    if isinstance(part, tuple):
-        return f"({', '.join(map(_said, part))})"
-    if isinstance(part, _This):
-        return part.word
-    if isinstance(part, type) and part is not type(None):
-        return _name_of(part)
-    if isinstance(part, types.Type) and not is_plain(part):
-        raise _Unlike
-    return repr(part)
 
 
 def is_plain(kind: types.Type) -> bool:
@@ -264,7 +254,8 @@ def _name_of(value: Any) -> str:
         except (OSError, TypeError, SyntaxError):
             raise _Unlike from None
         return repr((value.co_filename, value.co_firstlineno, value.co_freevars, text))
-    if isinstance(value, KernelName) or (isinstance(value, np.dtype) and not value.hasobject):
+    plain = isinstance(value, np.dtype) and not value.hasobject
+    if plain or isinstance(value, KernelName) or value is type(None):
         return repr(value)
     whole = isinstance(value, ModuleType)
     if whole and type(value).__module__ == "warpsim.redirect":

@@ -55,6 +55,12 @@ class Program:
         self, function: FunctionType | Source, shape: tuple | None = None, kept: Kept | None = None
     ):
         self._function = function
+        if isinstance(function, Source):
+            self.arguments, self._takes_rest = function.arguments, function.takes_rest
+        else:
+            code = function.__code__
+            self._takes_rest = code.co_flags & CO_VARARGS > 0
+            self.arguments = [*code.co_varnames[: code.co_argcount + self._takes_rest]]
         self.shape, self.kept = shape, kept  # of others that share it, and what is known of them
         self._source: Source | None = None
         self.loads_unordered = False  # a launch loaded what others store, with nothing in between
@@ -104,20 +110,6 @@ class Program:
             _readings[key] = source
         source.told.clear()  # the tree is another one now
         return source
-
-    @cached_property
-    def arguments(self) -> list[str]:
-        """Their names."""
-        if self._source is not None:
-            return self._source.arguments
-        code = self._function.__code__
-        return [*code.co_varnames[: code.co_argcount + self._takes_rest]]
-
-    @property
-    def _takes_rest(self) -> bool:
-        if self._source is not None:
-            return self._source.takes_rest
-        return self._function.__code__.co_flags & CO_VARARGS > 0
 
     def packed(self, values: tuple) -> tuple:
         """What a launch gives, with what ``*args`` takes in a tuple of its own."""
