@@ -27,11 +27,11 @@ from warpsim.code.calls import Calls, is_pure
 from warpsim.core import operators
 from warpsim.core.memory import ConstantArray
 from warpsim.core.number_types import DATES, bfloat16
-from warpsim.front.dataflow import DoubtfulReads, Scopes
+from warpsim.front.dataflow import Scopes
 from warpsim.front.doubles import why_double
 from warpsim.front.names import FOLDED, MISSING, Site, Source, folded
 from warpsim.front.nodes import Once, walk
-from warpsim.front.numba_typing import of_value, plain, unify
+from warpsim.front.numba_typing import dtype_of, of_value, plain, unify
 from warpsim.front.types import Typing
 from warpsim.watch.store_flow import stored_loads
 
@@ -71,7 +71,7 @@ _TAKEN = {"T", "frame", "ptx", *PARTS}
 _TEMPORARY = re.compile(r"_(then|else|outer|loop|value|array|index|base|m|k|s)_?\d*")
 
 
-class Emitter(Accesses, Calls, DoubtfulReads):
+class Emitter(Accesses, Calls):
     """Writes the lane program of one typed function."""
 
     def __init__(self, typing: Typing, how: tuple[bool, bool, bool, bool], program_of: Callable):
@@ -100,7 +100,8 @@ class Emitter(Accesses, Calls, DoubtfulReads):
         self.merged = {name for edges in typing.edges.values() for name, _, _ in edges}
         self.scopes = self.source.once(Scopes)
         self.names = self._variable_names()
-        self.find_doubtful_reads()
+        doubtful = {node.id for node in typing.doubtful} if traced else ()
+        self.watched_names = sorted(doubtful)
         self.stored_loads = self.source.once(stored_loads) if traced else set()
         self.framed = self.source.once(_ends_early)
 
@@ -124,10 +125,28 @@ class Emitter(Accesses, Calls, DoubtfulReads):
 
     def always_plain(self, name: str) -> bool:
         """Whether every assignment to a variable may overwrite, see `Scopes`."""
-        return name not in self.merged and self.scopes.always_plain(name)
+        return name not in self.merged and name not in self.scopes.others
 
     def variable(self, name: str, kind: types.Type) -> str:
         return self.names[name, _key(kind)]
+
+    def read(self, node: ast.Name, kind: types.Type) -> str:
+        """Code of a variable's value, which some threads may not have set."""
+        variable = self.variable(node.id, kind)
+        if node not in self.typing.doubtful:
+            return variable
+        if not self.traced:
+            return self.operation("given", variable, repr(_dtypes(kind)))
+        named = [one for one in self.source.nodes if getattr(one, "id", None) == node.id]
+        sets = [self.source.line(one) for one in named if isinstance(one.ctx, ast.Store)]
+        site = self.site(node, node.id)
+        was_set, dtypes = f"_s_{node.id}", repr(_dtypes(kind))
+        return self.operation("maybe", variable, was_set, dtypes, tuple(dict.fromkeys(sets)), site)
+
+    def note_set(self, name: str) -> None:
+        """Remember who has set a variable that some threads may read without."""
+        if name in self.watched_names:
+            self.line(f"_s_{name} = {self.operation('now_set', f'_s_{name}')}")
 
     def temporary(self, stem: str) -> str:
         self.numbers[stem] += 1
@@ -500,6 +519,16 @@ def comparison_plan(left: types.BaseTuple, right: types.BaseTuple) -> tuple:
         else operators.CONVERT[unify(plain(one), plain(other))]
         for one, other in zip(left, right)
     )
+
+
+def _dtypes(kind: types.Type) -> Any:
+    """The dtype of a variable by name; of a tuple a tuple; None for what is no number."""
+    kind = plain(kind)
+    if isinstance(kind, types.Optional):
+        return "bool", _dtypes(kind.type)
+    if isinstance(kind, types.BaseTuple):
+        return tuple(_dtypes(part) for part in kind)
+    return dtype_of(kind).name if isinstance(kind, types.Number | types.Boolean) else None
 
 
 def _key(kind: types.Type) -> Any:

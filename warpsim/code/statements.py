@@ -246,7 +246,7 @@ class Writer(Emitter):
     ) -> None:
         if isinstance(target, ast.Name):
             variable = self.variable(target.id, self.typing.targets[target])
-            if self.scopes.is_plain(target):
+            if target in self.scopes.plain:
                 self.line(f"{variable} = {bare(code)}")
                 if not self.always_plain(target.id):
                     self.line(f"_m_{variable} = {self.mask}")
@@ -353,7 +353,7 @@ class Writer(Emitter):
         else:
             what, codes = "each", (self._iterable(node.iter),)
         loop = self._enter_loop(node)
-        simple = isinstance(node.target, ast.Name) and self.scopes.is_plain(node.target)
+        simple = isinstance(node.target, ast.Name) and node.target in self.scopes.plain
         if simple:
             item = self.variable(node.target.id, self.typing.targets[node.target])
         else:

@@ -106,6 +106,8 @@ class Expressions(Attributes, Decisions):
 
     def see_Name(self, node: ast.Name) -> types.Type:
         if node.id in self.source.assigned:
+            if (node.id, "set") not in self.environment:
+                self.typing.doubtful.add(node)
             if self.text(node) is not None:
                 return types.literal(self.text(node))
             kind = self.environment.get(node.id, MISSING)

@@ -22,7 +22,9 @@ from warpsim.front.numba_typing import held, plain, unify
 
 #: The variables that have a value at some point, each with the type of that version. Under
 #: ``(name,)`` stands the value of a version that is a literal, under ``(name, "made of")`` the
-#: constant that it was set to; ``(name, "given")`` is there while an argument is not set anew.
+#: constant that it was set to; ``(name, "given")`` is there while an argument is not set anew,
+#: ``(name, "set")`` where every way has set it: "definite assignment", chapter 16 of the Java
+#: Language Specification. Other reads are looked at while the kernel runs.
 Environment = dict[str, Any]
 
 
@@ -49,6 +51,7 @@ class Typing:
     recursive: bool = False  # the function calls itself
     needs: tuple | None = None  # the calls that typing made, as `kept.Variant` has them
     dropped: set[ast.AST] = field(default_factory=set)  # loads whose value nobody takes
+    doubtful: set[ast.Name] = field(default_factory=set)  # reads that come before any assignment
     made: ast.Return | None = None  # returns an array that is no argument
     edges: dict[tuple[str, ast.AST], list[tuple[str, types.Type, types.Type]]] = field(
         default_factory=dict
@@ -79,7 +82,8 @@ class Typer(Expressions):
         self.callee = callee
         self.typing = Typing(source, arguments)
         self.environment: Environment | None = dict(zip(source.arguments, arguments, strict=True))
-        self.environment.update(((name, "given"), True) for name in source.arguments)
+        for mark in ("given", "set"):
+            self.environment.update(((name, mark), True) for name in source.arguments)
         nothing = [name for name in source.arguments if self.environment[name] == types.none]
         self.environment.update(((name, "made of"), ast.Constant(None)) for name in nothing)
         self.loops: list[dict[type, list[tuple[ast.AST, Environment]]]] = []
@@ -110,7 +114,8 @@ class Typer(Expressions):
         unified: list[str] = []  # names of several types
         for name in [name for name in joined if name in differ]:
             if isinstance(name, tuple):
-                values = {env.get(name, MISSING) for _, env in alive if name[0] in env}
+                asked = [e for _, e in alive if name[0] in e or name[1:] == ("set",)]
+                values = {env.get(name, MISSING) for env in asked}
                 if len(values) > 1 or MISSING in values:
                     del joined[name]
                 continue
@@ -229,6 +234,7 @@ class Typer(Expressions):
             if value is not MISSING:
                 self.environment[(target.id,)] = value
             self.environment[target.id] = plain(kind)
+            self.environment[(target.id, "set")] = True
             self.typing.targets[target] = plain(kind)
         elif isinstance(target, ast.Tuple | ast.List):
             if isinstance(kind, types.Array) and kind.ndim:
