@@ -1,7 +1,6 @@
 """Code of attributes, indices and fields in a lane program."""
 
 import ast
-from typing import Any
 
 from numba import types
 
@@ -22,7 +21,7 @@ class Accesses:
         if value is not MISSING:
             return self.value(value, node)
         kind, name = self.typing.of[node.value], node.attr
-        if self.is_field(node):
+        if node in self.typing.fields:
             return self._field_value(node)
         code = self.expression(node.value)
         if isinstance(kind, types.ArrayCTypes):
@@ -47,35 +46,21 @@ class Accesses:
 
     def field(self, node: ast.Attribute | ast.Subscript) -> str:
         """Code of a field of a record, or of all records of an array, as an array."""
-        name = self._field_name(node)
-        if type(name) is int:
-            name = list(self.typing.of[node.value].fields)[name]
-        return self.operation("field", self.expression(node.value), repr(name))
-
-    def _field_name(self, node: ast.Attribute | ast.Subscript) -> Any:
-        return node.attr if isinstance(node, ast.Attribute) else self.source.static(node.slice)
+        name = repr(self.typing.fields[node])
+        return self.operation("field", self.expression(node.value), name)
 
     def holder(self, node: ast.Attribute | ast.Subscript) -> tuple[str, str]:
         """Code of what a target is stored in, a field or an array, and of the index there."""
-        if self.is_field(node):
+        if node in self.typing.fields:
             return self.field(node), "()"
         return self.expression(node.value), self.index(node)
-
-    def is_field(self, node: ast.Attribute | ast.Subscript) -> bool:
-        kind = self.typing.of.get(node.value)
-        if isinstance(kind, types.Record):
-            return True
-        if not isinstance(kind, types.Array) or not isinstance(kind.dtype, types.Record):
-            return False
-        name = self._field_name(node)
-        return isinstance(name, str) and name in kind.dtype.fields
 
     def code_Subscript(self, node: ast.Subscript) -> str:
         value = self.source.static(node)
         if value is not MISSING:
             return self.value(value, node)
         base = self.typing.of[node.value]
-        if self.is_field(node):
+        if node in self.typing.fields:
             return self._field_value(node)
         code = self.expression(node.value)
         if isinstance(base, types.BaseTuple):
@@ -144,7 +129,7 @@ class Accesses:
             code = bare(self.stored(code, kind, wanted))
             self.line(self.operation("store", base, index, code, site))
         else:
-            if not self.is_field(target):
+            if target not in self.typing.fields:
                 base = self.operation("view", base, index, site)
             convert = "None"
             if not isinstance(wanted.dtype, types.Record):

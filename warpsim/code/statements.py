@@ -264,7 +264,7 @@ class Writer(Emitter):
             for number, element in enumerate(target.elts):
                 self.assign(element, f"{code}[{number}]", kind[number])
         else:
-            name = target if self.is_field(target) else target.value
+            name = target if target in self.typing.fields else target.value
             self.store(target, code, kind, self.site(target, ast.unparse(name)))
 
     # ------------------------------------------------------------------ control flow

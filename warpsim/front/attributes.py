@@ -69,6 +69,8 @@ class Attributes:
             found = of_value(value)
         elif isinstance(kind, types.Array):
             found = self.of_array(kind, name)
+            if isinstance(kind.dtype, types.Record) and name not in _OF_ARRAYS:
+                self.typing.fields[node] = name
         elif isinstance(kind, types.DType) and name == "type":
             found = types.NumberClass(kind.dtype)
         elif isinstance(kind, types.ArrayCTypes) and name == "data":
@@ -126,6 +128,7 @@ class Attributes:
                 f"{record}.{name} of type {element} is not aligned: make the dtype with "
                 "np.dtype(..., align=True)",
             )
+        self.typing.fields[node] = name
         return found
 
     @staticmethod

@@ -313,22 +313,11 @@ class Expressions(Attributes, Decisions):
 
     def item(self, node: ast.Subscript, base: types.Type) -> types.Type:
         """Type of an element, of a field or of a view of an array, or of the field of a record."""
-        if self.names_field(node, base):
-            return self.field(node, base, self.source.static(node.slice))
-        return self.subscript(node, base)
-
-    def sets_field(self, target: ast.expr) -> bool:
-        """Is this a field of a record, and no element of an array?"""
-        if isinstance(target, ast.Attribute):
-            return True
-        return self.names_field(target, self.typing.of[target.value])
-
-    def names_field(self, node: ast.Subscript, base: types.Type) -> bool:
-        """Is this the field of a record, ``r["x"]``, or that of all of an array's records?"""
-        if isinstance(base, types.Record):
-            return True
         records = isinstance(base, types.Array) and isinstance(base.dtype, types.Record)
-        return records and isinstance(self.source.static(node.slice), str)
+        name = self.source.static(node.slice)
+        if isinstance(base, types.Record) or (records and isinstance(name, str)):
+            return self.field(node, base, name)
+        return self.subscript(node, base)
 
     def _tuple_item(self, node: ast.Subscript, base: types.BaseTuple) -> types.Type:
         if isinstance(base, VectorType):

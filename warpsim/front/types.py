@@ -41,6 +41,7 @@ class Typing:
     targets: dict[ast.AST, types.Type] = field(default_factory=dict)
     items: dict[ast.For, types.Type] = field(default_factory=dict)
     indices: dict[ast.Subscript, list[ast.expr]] = field(default_factory=dict)  # without "..."
+    fields: dict[ast.expr, str] = field(default_factory=dict)  # accesses of a record's fields
     known: dict[ast.AST, bool] = field(default_factory=dict)  # conditions that are decided
     values: dict[ast.AST, Any] = field(default_factory=dict)  # what else is known when compiled
     functions: dict[ast.Call, Any] = field(default_factory=dict)  # called by way of a type
@@ -269,7 +270,7 @@ class Typer(Expressions):
         part, given = element, held(kind)
         if isinstance(element, types.Array):  # a slice: one value for all, or an array of values
             part, whole = element.dtype, isinstance(given, types.Array)
-            if self.sets_field(target):
+            if target in self.typing.fields:
                 same = whole and (given.dtype, given.ndim) == (element.dtype, element.ndim)
                 if not isinstance(array, types.Record) or not same:
                     raise self.source.refused(
