@@ -155,20 +155,13 @@ _TYPED_AS = {math.exp2: math.exp}
 
 @cache
 def _core_context() -> Any:
+    """Core Numba's, with what that writes in Python: phase of cmath, means of arrays."""
+    import numba.cpython.cmathimpl
+    import numba.np.arraymath  # noqa: F401
     from numba.core.registry import cpu_target
 
     cpu_target.typing_context.refresh()
     return cpu_target.typing_context
-
-
-@cache
-def _core_cmath() -> Any:
-    """The context that knows what Numba writes in Python: phase of cmath, means of arrays."""
-    import numba.cpython.cmathimpl
-    import numba.np.arraymath  # noqa: F401
-
-    _core_context().refresh()
-    return _core_context()
 
 
 @cache
@@ -182,22 +175,20 @@ def _context() -> tuple[Any, Any]:
         context.refresh()
         return context, lambda: target_override("cuda")
     except (ImportError, AttributeError):
-        return _core_cmath(), nullcontext
+        return _core_context(), nullcontext
 
 
 def rules_are_usual() -> bool:
     """Whether numba-cuda's rules answer where it is there; under Numba's simulator others do."""
-    return not _context.cache_info().currsize or _has_its_rules() == has_numba_cuda()
+    if not _context.cache_info().currsize:
+        return True
+    return (_context()[1] is not nullcontext) == has_numba_cuda()
 
 
 @one_at_a_time
 def load_rules() -> None:
     """Load what types are asked of, as the first kernel does."""
     _context()
-
-
-def _has_its_rules() -> bool:
-    return _context()[1] is not nullcontext
 
 
 #: By its id a type, and what it is without its literal value.
@@ -227,19 +218,20 @@ def resolve(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     return told[0], told[1:]
 
 
-def _signature(function: Any, arguments: tuple, of_core: Callable[[], tuple[Any, Any]]) -> Any:
+def _signature(function_in: Callable[[Any], Any], arguments: tuple) -> Any:
+    """The signature of a call of what a typing context has for a function."""
     context, override = _context()
     try:
         with override():
-            return context.resolve_function_type(function, arguments, {})
+            return context.resolve_function_type(function_in(context), arguments, {})
     except NumbaError:
         return None
     except Exception:
         # some overloads of numba-cuda ask the driver for a device before they answer
-        context, function = of_core()
+        context = _core_context()
         # of core Numba's errors: a wrong number of arguments, float16
         with contextlib.suppress(NumbaError, ValueError, NotImplementedError):
-            return context.resolve_function_type(function, arguments, {})
+            return context.resolve_function_type(function_in(context), arguments, {})
 
 
 @answered("call")
@@ -256,9 +248,7 @@ def _flat(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
         isinstance(k, types.Boolean | types.Complex) for k in arguments
     ):
         return (types.boolean, *arguments) if set(arguments) == {types.boolean} else None
-    written_in_python = getattr(function, "__module__", None) == "cmath"
-    core = _core_cmath if written_in_python else _core_context
-    signature = _signature(function, arguments, lambda: (core(), function))
+    signature = _signature(lambda context: function, arguments)
     if signature is None:
         return None
     operands = signature.args if len(signature.args) == len(arguments) else arguments
@@ -333,11 +323,9 @@ def attribute_type(kind: types.Type, name: str) -> types.Type | None:
 @cache
 def method_type(kind: types.Type, name: str) -> Any:
     """Result type of a method of a number, by Numba's rules; None if there is none."""
-    bound = attribute_type(kind, name)
-    if not isinstance(bound, types.BoundFunction):
+    if not isinstance(attribute_type(kind, name), types.BoundFunction):
         return None
-    core = _core_cmath
-    signature = _signature(bound, (), lambda: (core(), core().resolve_getattr(kind, name)))
+    signature = _signature(lambda context: context.resolve_getattr(kind, name), ())
     return None if signature is None else plain(signature.return_type)
 
 
