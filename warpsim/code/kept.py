@@ -14,7 +14,7 @@ import atexit
 import contextlib
 import marshal
 import pickle
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import CodeType
@@ -68,6 +68,14 @@ class Shell:
     locks: bool
     cluster: int
 
+    def __reduce__(self) -> tuple:
+        return _shell, ({**vars(self), "code": marshal.dumps(self.code)},)
+
+
+def _shell(parts: dict[str, Any]) -> Shell:
+    """A shell of what a file holds of it."""
+    return Shell(**{**parts, "code": marshal.loads(parts["code"])})
+
 
 @dataclass
 class Variant:
@@ -86,10 +94,7 @@ class Variant:
         """The lane program, if there is one."""
         found = self.shells.get(how)
         if isinstance(found, bytes):
-            plain = pickle.loads(found)
-            sites = tuple(Site(*site) for site in plain.sites)
-            found = replace(plain, code=marshal.loads(plain.code), sites=sites)
-            self.shells[how] = found
+            found = self.shells[how] = pickle.loads(found)
         return found
 
 
@@ -201,11 +206,7 @@ def _packed(signature: Signature, variant: Variant) -> tuple | None:
         return None
     shells = {}
     for how, shell in variant.shells.items():
-        if isinstance(shell, bytes):
-            shells[how] = shell
-            continue
-        sites = tuple(map(astuple, shell.sites))
-        plain = replace(shell, code=marshal.dumps(shell.code), sites=sites)
         with contextlib.suppress(Exception):  # it holds something that belongs to this process
-            shells[how] = pickle.dumps(plain, pickle.HIGHEST_PROTOCOL)
+            packed = isinstance(shell, bytes)
+            shells[how] = shell if packed else pickle.dumps(shell, pickle.HIGHEST_PROTOCOL)
     return signature, variant.needs, variant.facts, shells

@@ -13,7 +13,6 @@ import linecache
 import sys
 import textwrap
 import warnings
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum, EnumType
@@ -181,20 +180,10 @@ class Source:
             self.told[ask] = ask(self)
         return self.told[ask]
 
-    @property
-    def nodes(self) -> list[ast.AST]:
-        """All nodes of the tree but operators and contexts."""
-        return self.once(_nodes)
-
-    @property
-    def calls(self) -> list[ast.Call]:
-        """The calls in it."""
-        return self.once(_calls)
-
-    @property
-    def loads(self) -> Counter[str]:
-        """How often it reads each name."""
-        return self.once(_loads)
+    #: All nodes of the tree but operators and contexts, the calls, how often it reads each name.
+    nodes = property(lambda self: self.once(_nodes))
+    calls = property(lambda self: self.once(_calls))
+    loads = property(lambda self: self.once(_loads))
 
     def renewed(self, function: FunctionType) -> "Source":
         """The source of a function that is read like this one."""
@@ -369,7 +358,7 @@ def _calls(source: Source) -> list[ast.Call]:
     return [node for node in source.nodes if isinstance(node, ast.Call)]
 
 
-def _loads(source: Source) -> Counter[str]:
+def _loads(source: Source) -> dict[str, int]:
     return names(source.tree, ast.Load)
 
 
