@@ -18,8 +18,8 @@ from warpsim.core.libdevice import runs
 from warpsim.core.number_types import VECTORS, vector_code
 from warpsim.core.operators import Made
 from warpsim.front.allocations import assigned_name, is_carray
+from warpsim.front.calls import REDUCTIONS
 from warpsim.front.cuda_names import GRID_GROUP
-from warpsim.front.elementwise import REDUCTIONS, total_code, ufunc_code
 from warpsim.front.names import MISSING, KernelName
 from warpsim.front.nodes import walk
 from warpsim.front.numba_typing import dtype_of, plain
@@ -64,13 +64,16 @@ class Calls:
             return self._device(node)
         if function is MISSING:
             return self._method(node)
+        first = typing.of.get(node.args[0]) if node.args else None
+        if isinstance(first, types.Array) and function in (sum, min, max, *REDUCTIONS):
+            return self._total(node, node.args[0], function.__name__)
         known = self._FUNCTIONS.get(function) if isinstance(function, Hashable) else None
         if known is not None:
             return known(self, node, function)
         if isinstance(typing.of[node], types.BaseNamedTuple):
             return spelled_tuple([self.expression(argument) for argument in node.args])
         if isinstance(function, np.ufunc) and isinstance(typing.of[node], types.Array):
-            return ufunc_code(self, node, function)
+            return self._ufunc(node, function)
         if is_carray(function):
             return self._array_at(node, function)
         codes = self._operands(node)
@@ -117,8 +120,34 @@ class Calls:
     def _itself(self, node: ast.Call, function: Callable | str) -> str:
         return self.expression(node.args[0])
 
-    def _total(self, node: ast.Call, function: Callable) -> str:
-        return total_code(self, node, node.args[0], REDUCTIONS[function])
+    def _total(self, node: ast.Call, array: ast.expr, name: str) -> str:
+        """Code of a reduction of an array."""
+        kind = self.typing.of[node]
+        heading, site = operators.group_of(kind), self.site(node, ast.unparse(array))
+        convert = operators.name_of(kind)
+        code = self.expression(array)
+        if name not in ("sum", "mean"):
+            return self.operation("reduced", repr(name), code, convert, repr(heading), site)
+        return self.operation("total", code, convert, name == "mean", repr(heading), site)
+
+    def _ufunc(self, node: ast.Call, function: np.ufunc) -> str:
+        """Code of a ufunc with an output array."""
+        typing, count = self.typing, function.nin
+        kinds = typing.operands[node]
+        run = self.constant(
+            Made(operators.library, (function, dtype_of(kinds[count]))),
+            f"{function.__name__} of {kinds[:count]}",
+        )
+        inputs = []
+        for argument, kind in zip(node.args, kinds[:count], strict=False):
+            if isinstance(typing.of[argument], types.Array):
+                inputs.append(f"({operators.name_of(kind)}, {self.expression(argument)})")
+            else:
+                inputs.append(f"(None, {self.operand(argument, kind)})")
+        out = node.args[count]
+        convert = operators.name_of(typing.of[out].dtype)
+        site = self.site(node)
+        return self.operation("ufunc", run, self.expression(out), convert, site, *inputs)
 
     def _array_at(self, node: ast.Call, function: Callable) -> str:
         kind = self.typing.of[node]
@@ -135,11 +164,9 @@ class Calls:
         return f"complex_of({codes[0]}, {codes[1]}, {dtype_of(self.typing.of[node]).name!r})"
 
     def _extremum(self, node: ast.Call, function: Callable) -> str:
-        """Code of ``min`` and ``max``: of numbers, of the elements of a tuple or of an array."""
+        """Code of ``min`` and ``max``, of numbers or of the elements of a tuple."""
         typing = self.typing
         kind, given = typing.of[node], [typing.of[argument] for argument in node.args]
-        if isinstance(given[0], types.Array):
-            return total_code(self, node, node.args[0], function.__name__)
         if len(given) > 1:
             codes = self._operands(node)
             self._count(function, kind)
@@ -150,10 +177,8 @@ class Calls:
         return f"(lambda {value}: {code})({self.expression(node.args[0])})"
 
     def _sum(self, node: ast.Call, function: Callable) -> str:
-        """Code of ``sum``, of a tuple or an array."""
+        """Code of ``sum`` of a tuple."""
         kind, parts = self.typing.of[node], self.typing.of[node.args[0]]
-        if isinstance(parts, types.Array):
-            return total_code(self, node, node.args[0], "sum")
         value, convert = self.temporary("value"), operators.name_of(kind)
         code = f"{convert}(0)"
         for number, part in enumerate(parts):
@@ -170,7 +195,7 @@ class Calls:
         if name == "item":
             return code
         if name in REDUCTIONS.values():
-            return total_code(self, node, owner, name)
+            return self._total(node, owner, name)
         if name == "conjugate":
             return f"conjugate({code})"
         site = self.site(node)
@@ -308,7 +333,6 @@ class Calls:
     _FUNCTIONS: dict[Any, Callable] = {
         print: _print, len: _length, tuple: _itself, sum: _sum, min: _extremum, max: _extremum,
         complex: _complex, abs: _absolute, round: _rounded, pow: _power,
-        **dict.fromkeys(REDUCTIONS, _total),
     }  # fmt: skip
     #: The same for CUDA's names, and for all below one; any other is an operation of the threads.
     _CUDA: dict[str, Callable] = {

@@ -3,6 +3,7 @@
 import ast
 import copy
 import math
+from collections.abc import Hashable
 from enum import Enum
 from typing import Any
 
@@ -26,7 +27,6 @@ from warpsim.core.settings import setting
 from warpsim.front import cuda_names
 from warpsim.front.allocations import Pointer, array_type, carray_type, constant_dtype, is_carray
 from warpsim.front.closures import Inner
-from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_type, ufunc_type
 from warpsim.front.names import MISSING, TYPE_OF_CALL, KernelName, Source
 from warpsim.front.nodes import Once, walk
 from warpsim.front.numba_typing import (
@@ -63,6 +63,11 @@ _INSTEAD = {
     "fabs": "use abs", "negative": "use -", "positive": "use the value itself", "rint": "use round",
     "cbrt": "use cuda.cbrt", "reciprocal": "use 1 / x", "float_power": "use **",
 }  # fmt: skip
+#: NumPy's functions, and the methods of arrays, that make one number of an array.
+REDUCTIONS = {
+    getattr(np, name): name
+    for name in ("sum", "mean", "prod", "any", "all", "argmin", "argmax", "var", "std")
+}
 #: Functions of Python, math and NumPy that Numba's typing decides about.
 PYTHON = (abs, min, max, round, pow, divmod)
 
@@ -114,7 +119,8 @@ def call(typer: Any, node: ast.Call) -> types.Type:
         if isinstance(kind, types.BaseTuple):
             return kind
         raise source.refused(node, f"tuple({kind}): only a tuple can be made one")
-    cast, name = _cast_type(function), ast.unparse(node.func)
+    cast, name = of_dtype(function) if _is_number_class(function) else None, ast.unparse(node.func)
+    cast = types.intp if function in CASTS else cast  # decided in _cast
     given = tuple(plain(typer.expression(argument)) for argument in node.args)
     arguments = tuple(map(held, given))
     if cast is not None and function not in CASTS and given != arguments:
@@ -140,7 +146,7 @@ def call(typer: Any, node: ast.Call) -> types.Type:
     if isinstance(function, np.ufunc):
         _check_ufunc(source, node, function)
         if any(isinstance(kind, types.Array) for kind in arguments):
-            return ufunc_type(typer, node, function, arguments)
+            return _ufunc_type(typer, node, function, arguments)
         kind = typer.call_type(node, function, arguments)
         # cos of uint8 is computed in float32, unlike NumPy's
         loop = ufunc_find_matching_loop(function, arguments)
@@ -152,8 +158,8 @@ def call(typer: Any, node: ast.Call) -> types.Type:
     if function is sum and len(arguments) == 1 and resolve(sum, arguments) is not None:
         typer.typing.operands[node] = (resolve(sum, arguments)[0],)
         return typer.typing.operands[node][0]
-    if is_reduction(function) and array:
-        return total_type(typer, node, array, REDUCTIONS[function])
+    if array and isinstance(function, Hashable) and function in REDUCTIONS:
+        return _total_type(typer, node, array, REDUCTIONS[function])
     if callable(function) and hasattr(function, "__code__"):
         raise source.refused(
             node,
@@ -260,6 +266,46 @@ def _check_ufunc(source: Source, node: ast.Call, function: np.ufunc) -> None:
     )
 
 
+def _ufunc_type(typer: Any, node: ast.Call, function: np.ufunc, arguments: tuple) -> types.Type:
+    """Type of ``np.add(x, y, out)``; notes the types that the loop works with."""
+    name = ast.unparse(node.func)
+    inputs, outputs = arguments[: function.nin], arguments[function.nin :]
+    if not outputs:
+        raise typer.source.refused(
+            node,
+            f"{name} of an array makes a new array, which a kernel has no memory for: give it an "
+            f"array for the result, {name}(x, out), or loop over the elements",
+        )
+    if len(outputs) != 1 or function.nout != 1:
+        raise typer.source.unsupported(node, f"{name} with {len(outputs)} arrays for results")
+    fits = isinstance(outputs[0], types.Array) and all(
+        not isinstance(kind, types.Array) or kind.ndim <= outputs[0].ndim for kind in inputs
+    )
+    plainly = tuple(
+        types.Array(kind.dtype, kind.ndim, "C") if isinstance(kind, types.Array) else kind
+        for kind in arguments
+    )
+    found = resolve(function, plainly) if fits else None
+    elements = [kind.dtype if isinstance(kind, types.Array) else kind for kind in arguments]
+    loop = ufunc_find_matching_loop(function, elements) if found is not None else None
+    if loop is None:
+        raise typer.call_refused(node, name, arguments)
+    typer.check_mutable(node, outputs[0])
+    typer.typing.operands[node] = (*loop.inputs, *loop.outputs)
+    return outputs[0]
+
+
+def _total_type(typer: Any, node: ast.Call, kind: types.Array, name: str) -> types.Type:
+    """Type of ``x.sum()`` and its like: each thread goes through the whole array."""
+    plainly = types.Array(kind.dtype, kind.ndim, "C")
+    number = isinstance(kind.dtype, types.Number | types.Boolean)
+    found = method_type(plainly, name) if number else None
+    if not isinstance(found, types.Number | types.Boolean):
+        raise typer.source.refused(node, f"No implementation of function {name} of {kind}")
+    typer.typing.operands[node] = (found,)
+    return found
+
+
 def _check_device(typer: Any, node: ast.Call, function: Any) -> None:
     """Refuse what is made for the host: ufuncs, and CPU functions with signatures."""
     name = ast.unparse(node.func)
@@ -275,12 +321,6 @@ def _check_device(typer: Any, node: ast.Call, function: Any) -> None:
                 node,
                 f"Untyped global name {name!r}: using cpu function on device; it has signatures",
             )
-
-
-def _cast_type(function: Any) -> types.Type | None:
-    if function in CASTS:
-        return types.intp  # decided in _cast
-    return of_dtype(function) if _is_number_class(function) else None
 
 
 def _is_number_class(value: Any) -> bool:
@@ -395,7 +435,7 @@ def _array_method(typer: Any, node: ast.Call, kind: types.Array, name: str) -> t
             return types.none
     if not node.keywords and not node.args:
         if name in REDUCTIONS.values():
-            return total_type(typer, node, kind, name)
+            return _total_type(typer, node, kind, name)
         if name == "transpose":
             return typer.of_array(kind, "T")
         if name == "copy" and setting("CUDA_ENABLE_NRT", 0):
