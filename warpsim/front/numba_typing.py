@@ -260,22 +260,6 @@ def unify(first: types.Type, second: types.Type) -> types.Type | None:
     """The type of a variable that gets both types, or None if Numba has none."""
     if first == second:
         return first
-    if isinstance(first, types.Array) and isinstance(second, types.Array):
-        if (first.dtype, first.ndim) == (second.dtype, second.ndim):
-            readonly = not (first.mutable and second.mutable)
-            layout = first.layout if first.layout == second.layout else "A"
-            return types.Array(first.dtype, first.ndim, layout, readonly)
-        return None
-    if isinstance(first, types.BaseTuple) and isinstance(second, types.BaseTuple):
-        if len(first) != len(second):
-            return None
-        parts = [unify(a, b) for a, b in zip(first, second, strict=True)]
-        return None if None in parts else types.Tuple(parts)
-    given = {type(first), type(second)}
-    if given & {types.NoneType, types.Optional}:
-        parts = [held(kind) for kind in (first, second) if not isinstance(kind, types.NoneType)]
-        both = parts[0] if len(parts) == 1 else unify(*parts)
-        return types.Optional(both) if isinstance(both, SCALARS) else None
     (told,) = _unified(None, (first, second)) or (None,)
     return told
 
@@ -285,7 +269,8 @@ def _unified(_: None, kinds: tuple[types.Type, types.Type]) -> tuple | None:
     context, override = _context()
     with override():
         kind = context.unify_types(*kinds)
-    return (kind,) if isinstance(kind, SCALARS) else None
+    whole = isinstance(kind, types.Array | types.BaseTuple) or isinstance(held(kind), SCALARS)
+    return (kind,) if whole else None
 
 
 @cache
@@ -293,21 +278,22 @@ def best_signature(
     declared: tuple[tuple[types.Type, ...], ...], arguments: tuple[types.Type, ...]
 ) -> int | None:
     """Which signature takes arguments by the fewest and safest conversions; None if none does."""
+    return _chosen("device function", declared, arguments)
+
+
+def _chosen(function: Any, declared: tuple, arguments: tuple, **options) -> int | None:
     context, override = _context()
     cases, found = [types.none(*kinds) for kinds in declared], None
+    # of an error: no signature fits without a loss
     with override(), contextlib.suppress(NumbaError):
-        found = context.resolve_overload("device function", cases, arguments, {})
+        found = context.resolve_overload(function, cases, arguments, {}, **options)
     return None if found is None else cases.index(found)
 
 
 @one_at_a_time
 def check_choice(function: Any, declared: tuple, arguments: tuple[types.Type, ...]) -> None:
     """Refuse a launch that fits two signatures equally well: Numba's TypeError says which."""
-    context, override = _context()
-    cases = [types.none(*kinds) for kinds in declared]
-    # of an error: no signature fits without a loss, and the nearest is taken
-    with override(), contextlib.suppress(NumbaError):
-        context.resolve_overload(function, cases, arguments, {}, allow_ambiguous=False)
+    _chosen(function, declared, arguments, allow_ambiguous=False)
 
 
 @cache
