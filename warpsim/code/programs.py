@@ -12,7 +12,6 @@ import copy
 import weakref
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import cached_property
 from inspect import CO_VARARGS
 from types import FunctionType
 from typing import Any
@@ -67,7 +66,7 @@ class Program:
         self.racing: set = set()  # places of loads that see, or stores that make, what changes
         self.judged: dict[Any, tuple[int, bool]] = {}  # on other data: how often, a race?
         self.alike: frozenset[str] | None = None  # arrays whose unordered stores are settled
-        self._stored: frozenset[str] | None = None
+        self._touches: tuple[frozenset[int], frozenset[int]] | None = None
         self._looking = False
         self.bound: dict[tuple, Program] = {}
         self._known: dict[Signature, Variant] = {}
@@ -91,25 +90,22 @@ class Program:
             function = self._function
             key = None if isinstance(function, Source) else shape(function, read_alone=True)
             found = _readings.get(key)
-            source = self._read_anew(key) if found is None else found.renewed(function)
+            if found is None:
+                first = function if isinstance(function, Source) else read(function)
+                source = lift(first)
+            else:
+                source = found.renewed(function)
             if source.name not in source.assigned:  # a declared function has no value yet
                 source.environment.setdefault(source.name, _Itself(source.function))
+            if found is None:
+                rewrite(source)
+                hand_over(source)
+                if not _bind_functions(source) and source is first and key is not None:
+                    _readings[key] = source
+                source.told.clear()  # the tree is another one now
             self._unset = any(value is MISSING for value in source.environment.values())
             self._source = source
         return self._source
-
-    def _read_anew(self, key: tuple | None) -> Source:
-        function = self._function
-        first = function if isinstance(function, Source) else read(function)
-        source = lift(first)
-        if source.name not in source.assigned:
-            source.environment.setdefault(source.name, _Itself(source.function))
-        rewrite(source)
-        hand_over(source)
-        if not _bind_functions(source) and source is first and key is not None:
-            _readings[key] = source
-        source.told.clear()  # the tree is another one now
-        return source
 
     def packed(self, values: tuple) -> tuple:
         """What a launch gives, with what ``*args`` takes in a tuple of its own."""
@@ -174,10 +170,29 @@ class Program:
     @property
     def touches(self) -> tuple[frozenset[int], frozenset[int]]:
         """The positions of the arguments that it may change, and that it never looks at."""
+        return self._touches or self._touched()
+
+    @one_at_a_time
+    def _touched(self) -> tuple[frozenset[int], frozenset[int]]:
         for known in self._known.values():
-            return known.facts.stores, known.facts.unread
-        stores = (n for n, name in enumerate(self.arguments) if name in self.stored)
-        return frozenset(stores), self.unread
+            self._touches = known.facts.stores, known.facts.unread
+            return self._touches
+        reads, own = self.source.loads, dict(enumerate(self.arguments))
+        unread = frozenset(n for n, name in own.items() if name not in reads)
+        if self._looking:
+            return frozenset(own), unread  # recursion: refused later
+        self._looking = True
+        try:
+            names = stored_arguments(self.source, lambda one: program_of(one).touches[0])
+        finally:
+            self._looking = False
+        self._touches = frozenset(n for n, name in own.items() if name in names), unread
+        return self._touches
+
+    @property
+    def stored(self) -> frozenset[str]:
+        """The arguments whose elements the function may change."""
+        return frozenset(self.arguments[n] for n in self.touches[0])
 
     @one_at_a_time
     def _learn(self, signature: Signature) -> Variant | None:
@@ -286,7 +301,7 @@ class Program:
             for key in [key for key, one in _shared.items() if one is self]:
                 del _shared[key]  # it is like those no more that are made from now on
         found.recursive = signature in self._recursive
-        found.dropped = dropped_loads(found.source, lambda one: program_of(one).unread)
+        found.dropped = dropped_loads(found.source, lambda one: program_of(one).touches[1])
         self._typings[signature] = found
         return found
 
@@ -303,29 +318,6 @@ class Program:
         if self._guesses[signature] is MISSING:
             raise NotYet
         return Typing(source, signature, self._guesses[signature])
-
-    @property
-    @one_at_a_time
-    def stored(self) -> frozenset[str]:
-        """The arguments whose elements the function may change."""
-        if self._stored is not None:
-            return self._stored
-        for known in self._known.values():
-            return frozenset(self.arguments[n] for n in known.facts.stores)
-        if self._looking:
-            return frozenset(self.source.arguments)  # recursion: refused later
-        self._looking = True
-        try:
-            self._stored = stored_arguments(self.source, lambda one: program_of(one).touches[0])
-        finally:
-            self._looking = False
-        return self._stored
-
-    @cached_property
-    def unread(self) -> frozenset[int]:
-        """The positions of the arguments that the function never looks at."""
-        reads = self.source.loads
-        return frozenset(n for n, name in enumerate(self.source.arguments) if name not in reads)
 
     def lane_program(
         self,
