@@ -229,7 +229,9 @@ class Calls:
         if program.run is None:  # the function itself: its places are the same
             code = self.operation("again", name, *codes)
             return self.convert(code, program.result, self.typing.of[node])
-        callee = self.outside_name(node.func, function)
+        callee = self.source.outside_name(node.func, function)
+        self.keeps &= callee is not None
+        callee = callee or function
         # another function of this name, or a variable of the caller
         taken = name == self.source.name or name in self.names.values()
         if taken or self.namespace.setdefault(name, (callee, arguments)) != (callee, arguments):

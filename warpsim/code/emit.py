@@ -158,12 +158,6 @@ class Emitter(Accesses, Calls):
         self.comments.append(f"{name} = {what}")
         return name
 
-    def outside_name(self, node: ast.expr, function: Any) -> Any:
-        """The name by which a function is found outside the kernel, or the function."""
-        name = self.source.outside_name(node, function)
-        self.keeps &= name is not None
-        return function if name is None else name
-
     def site(self, node: ast.AST, array: str = "", code: str | None = None) -> int:
         text = ast.unparse(node) if code is None else code
         place = self.source.line(node), text, array, self.source.name

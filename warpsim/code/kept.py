@@ -47,9 +47,6 @@ class Facts:
     optional = recursive = False
     source = None
 
-    def check_result(self, function: Any) -> None:
-        """Its typing looks at that, where it `makes` an array."""
-
 
 @dataclass(frozen=True)
 class Shell:

@@ -28,7 +28,7 @@ from warpsim.front.closures import Inner, hand_over, lift
 from warpsim.front.names import MISSING, KernelName, NotYet, Source, Unsupported, read, typing_error
 from warpsim.front.nodes import names
 from warpsim.front.rewriting import rewrite
-from warpsim.front.types import Typer, Typing, is_inlined
+from warpsim.front.types import Typer, Typing
 from warpsim.watch.store_flow import dropped_loads, stored_arguments
 
 #: Passes over a function that calls itself until the type of its result stands still.
@@ -132,7 +132,7 @@ class Program:
         if isinstance(found, Facts):
             return found
         more = found.recursive or found.optional
-        return None if more else Facts(found.result, *self.touches, found.made is not None)
+        return None if more else Facts(found.result, *self.touches, found.makes)
 
     def _is_as_it_was(self) -> bool:
         """Whether what it finds outside itself is still what its shape says."""
@@ -215,7 +215,7 @@ class Program:
             return None  # it does more with a function than call it
         touched = [(n, None, Facts(types.none, *program_of(f).touches)) for n, f in called.items()]
         needs = tuple(dict.fromkeys((*typing.needs, *touched)))
-        facts = Facts(typing.result, *self.touches, typing.made is not None)
+        facts = Facts(typing.result, *self.touches, typing.makes)
         found = self._known[signature] = Variant(needs, facts)
         self.kept.add(signature, found)
         return found
@@ -266,8 +266,6 @@ class Program:
                 if needs is not None and self.kept is not None:
                     name, noted = source.outside_name(node.func, function), inner._noted(arguments)
                 needs = (*needs, (name, arguments, noted)) if name and noted else None
-                made = isinstance(found, Facts) and found.makes
-                return inner.typing(arguments) if made and not is_inlined(function) else found
             except TypingError as error:
                 raise typing_error(
                     f"{error.args[0]}\n\nDuring: resolving callee type: "
@@ -275,6 +273,9 @@ class Program:
                     f"line {source.line(node)} of {source.name}:\n"
                     f"    {source.code(source.line(node))}"
                 ) from None
+            if found.makes:
+                inner.typing(arguments).check_result(function)
+            return found
 
         guess = self._guesses[signature] = MISSING
         try:

@@ -50,9 +50,11 @@ def array_type(typer: Any, node: ast.Call, path: str) -> types.Type:
     shape = () if whole == types.Tuple(()) else typer.literal(shape_node)
     if shape is MISSING:
         raise _no_such_shape(typer, node, path, shape_node, dtype)
-    for keyword in node.keywords if source.of_the_successor else ():
-        keyword.arg = {"alignas": "alignment"}.get(keyword.arg, keyword.arg)
-    _check_alignment(typer, node)
+    for keyword in node.keywords:
+        if source.of_the_successor and keyword.arg == "alignas":
+            keyword.arg = "alignment"
+        if keyword.arg == "alignment":
+            _check_alignment(source, node, source.static(keyword.value))
     sizes = shape if isinstance(shape, tuple) else (shape,)
     dynamic = path == "shared.array" and sizes == (0,)
     if math.prod(sizes) <= 0 and not dynamic:
@@ -100,22 +102,17 @@ def _shown(typer: Any, node: ast.expr) -> str:
     return f"list({inner})" + ("" if MISSING in values else f"<iv={values}>")
 
 
-def _check_alignment(typer: Any, node: ast.Call) -> None:
-    for keyword in node.keywords:
-        if keyword.arg != "alignment":
-            continue
-        value = typer.source.static(keyword.value)
-        if value is None:
-            continue
-        if type(value) is not int:
-            text = "RequireLiteralValue: alignment must be a constant integer"
-            raise typer.source.refused(node, text)
-        for what, fits in (
-            ("positive", value > 0), ("a power of 2", not value & (value - 1)),
-            (f"a multiple of {POINTER_BYTES}", value % POINTER_BYTES == 0),
-        ):  # fmt: skip
-            if not fits:
-                raise ValueError(f"Alignment must be {what}: it is {value}")
+def _check_alignment(source: Source, node: ast.Call, value: Any) -> None:
+    if value is None:
+        return
+    if type(value) is not int:
+        raise source.refused(node, "RequireLiteralValue: alignment must be a constant integer")
+    for what, fits in (
+        ("positive", value > 0), ("a power of 2", not value & (value - 1)),
+        (f"a multiple of {POINTER_BYTES}", value % POINTER_BYTES == 0),
+    ):  # fmt: skip
+        if not fits:
+            raise ValueError(f"Alignment must be {what}: it is {value}")
 
 
 def constant_dtype(typer: Any, node: ast.expr) -> types.Type | None:

@@ -26,7 +26,6 @@ from warpsim.core.number_types import (
 from warpsim.core.settings import setting
 from warpsim.front import cuda_names
 from warpsim.front.allocations import Pointer, array_type, carray_type, constant_dtype, is_carray
-from warpsim.front.closures import Inner
 from warpsim.front.names import MISSING, TYPE_OF_CALL, KernelName, Source
 from warpsim.front.nodes import Once, walk
 from warpsim.front.numba_typing import (
@@ -308,19 +307,16 @@ def _total_type(typer: Any, node: ast.Call, kind: types.Array, name: str) -> typ
 
 def _check_device(typer: Any, node: ast.Call, function: Any) -> None:
     """Refuse what is made for the host: ufuncs, and CPU functions with signatures."""
-    name = ast.unparse(node.func)
+    declared = getattr(function, "_can_compile", True) is False
     if hasattr(function, "reduce") or hasattr(function, "outputs"):
-        raise typer.source.refused(
-            node,
-            f"Untyped global name {name!r}: a ufunc works on whole arrays and is called from the "
-            "host; call a function decorated with @cuda.jit(device=True)",
-        )
-    if getattr(function, "_can_compile", True) is False and not hasattr(function, "device"):
-        if type(function).__name__ == "CPUDispatcher":
-            raise typer.source.refused(
-                node,
-                f"Untyped global name {name!r}: using cpu function on device; it has signatures",
-            )
+        why = "a ufunc works on whole arrays and is called from the host; call a function "
+        why += "decorated with @cuda.jit(device=True)"
+    elif declared and type(function).__name__ == "CPUDispatcher":
+        why = "using cpu function on device; it has signatures"
+    else:
+        return
+    name = ast.unparse(node.func)
+    raise typer.source.refused(node, f"Untyped global name {name!r}: {why}")
 
 
 def _is_number_class(value: Any) -> bool:
@@ -468,8 +464,6 @@ def _device(typer: Any, node: ast.Call, function: Any) -> types.Type:
         )
     if declared is None and (typing.recursive or typing.source is typer.source):
         _check_literals(typer, node, typing.source)
-    if not isinstance(function, Inner):  # Numba inlines a function that is written in a kernel
-        typing.check_result(function)
     typer.typing.callees[node] = (function, arguments)
     typer.typing.operands[node] = arguments
     if declared is not None and not isinstance(typing.result, types.NoneType):

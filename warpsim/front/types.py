@@ -15,6 +15,7 @@ import numpy as np
 from numba import types
 
 from warpsim.core.number_types import DATES, SCALARS, date_storable, storable
+from warpsim.front.closures import Inner
 from warpsim.front.expressions import Conflict, Expressions, items_of
 from warpsim.front.names import MISSING, NotYet, Source, names_no_value
 from warpsim.front.nodes import has_call
@@ -58,21 +59,18 @@ class Typing:
         default_factory=dict
     )
 
+    makes = property(lambda self: self.made is not None)
+
     def check_result(self, function: Any) -> None:
-        """Refuse a device function that returns an array of its own, unless Numba inlines it."""
-        if self.made is not None and not is_inlined(function):
+        """Refuse a function that returns an array of its own, unless Numba may inline it."""
+        inline = getattr(function, "targetoptions", {}).get("inline", "never")
+        if self.makes and not isinstance(function, Inner) and inline in ("never", False, None):
             raise self.source.refused(
                 self.made,
                 "Only accept returning of array passed into the function as argument: return an "
                 "argument as it is, take an array to write to, or declare the function with "
                 'inline="always"',
             )
-
-
-def is_inlined(function: Any) -> bool:
-    """Whether Numba may inline a device function."""
-    inline = getattr(function, "targetoptions", {}).get("inline", "never")
-    return inline not in ("never", False, None)
 
 
 class Typer(Expressions):
