@@ -221,14 +221,14 @@ class Calls:
             self.count("in double", operators.group_of(kind) == "float64")
 
     def _device(self, node: ast.Call) -> str:
-        function, arguments = self.typing.callees[node]
-        program = self.program_of(function, arguments, self.traced, self.costs)
-        name = program.name
-        self.count(f"call {function.py_func.__name__}")
+        function, arguments, result, itself = self.typing.callees[node]
+        called = function.py_func.__name__
+        name = called if called.isidentifier() else "lambda_"
+        self.count(f"call {called}")
         codes = list(map(self.operand, node.args, arguments))
-        if program.run is None:  # the function itself: its places are the same
+        if itself:  # its places are the same
             code = self.operation("again", name, *codes)
-            return self.convert(code, program.result, self.typing.of[node])
+            return self.convert(code, result, self.typing.of[node])
         callee = self.source.outside_name(node.func, function)
         self.keeps &= callee is not None
         callee = callee or function
@@ -242,7 +242,7 @@ class Calls:
         line = self.source.line(node)
         site = self.site(node, code=self.source.code(line)) if here != there else None
         code = self.operation("call", name, base, site, *codes)
-        return self.convert(code, program.result, self.typing.of[node])
+        return self.convert(code, result, self.typing.of[node])
 
     def _print(self, node: ast.Call, function: Callable) -> str:
         forms = [_format_of(self.typing.of[argument]) for argument in node.args]

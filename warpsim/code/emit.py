@@ -13,7 +13,6 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from functools import cache
@@ -74,11 +73,10 @@ _TEMPORARY = re.compile(r"_(then|else|outer|loop|value|array|index|base|m|k|s)_?
 class Emitter(Accesses, Calls):
     """Writes the lane program of one typed function."""
 
-    def __init__(self, typing: Typing, how: tuple[bool, bool, bool, bool], program_of: Callable):
+    def __init__(self, typing: Typing, how: tuple[bool, bool, bool, bool]):
         traced, self.device, self.checked, costs = how  # checked: as under debug=True
         self.typing, self.source = typing, typing.source
-        self.traced, self.program_of = traced, program_of
-        self.costs = traced and costs  # operations and branches are counted
+        self.traced, self.costs = traced, traced and costs  # operations and branches are counted
         self.here: ast.AST = typing.source.tree  # the statement that is written
         self.copied: ast.AST | None = None  # the load of ``a[i] = b[j]``, while that is written
         self.cooperative = False  # waits for the whole grid: all blocks run in one chunk

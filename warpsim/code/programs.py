@@ -74,7 +74,6 @@ class Program:
         self._typings: dict[Signature, Typing] = {}
         self._guesses: dict[Signature, Any] = {}  # results of what calls itself, while it is typed
         self._recursive: set[Signature] = set()
-        self._writing: set[tuple] = set()
         self._programs: dict[tuple[Signature, bool, bool, bool, bool], LaneProgram] = {}
         if kept is None or not kept.variants:
             self.source  # noqa: B018 - what cannot be read is refused at once
@@ -341,29 +340,19 @@ class Program:
         return found
 
     def _written(self, key: tuple[Signature, bool, bool, bool, bool]) -> LaneProgram:
+        """A lane program with its calls: of a shell that is known, or one that is written now."""
         signature, *how = key
-        if key in self._writing:  # it calls itself
-            return LaneProgram(self.source.name, "", None, (), self.typing(signature).result)
         result = self.facts(signature).result
-        if not how[1] and not isinstance(result, types.NoneType):
+        traced, device, _, costs = how = tuple(how)
+        if not device and not isinstance(result, types.NoneType):
             raise typing_error(
                 f"CUDA kernel must have void return type: {self.source.name} returns {result}; "
                 "write the result into an array"
             )
-        self._writing.add(key)
-        try:
-            found = self._programs[key] = self._bound(signature, tuple(how), result)
-        finally:
-            self._writing.discard(key)
-        return found
-
-    def _bound(self, signature: Signature, how: tuple, result: types.Type) -> LaneProgram:
-        """A lane program with its calls: of a shell that is known, or one that is written now."""
-        known, (traced, *_, costs) = self._known.get(signature), how
+        known = self._known.get(signature)
         shell = known.shell(how) if known is not None else None
         if shell is None:
-            typing = self.typing(signature)
-            writer = Writer(typing, how, _device_program)
+            writer = Writer(self.typing(signature), how)
             shell = writer.shell()
             if known is not None and writer.keeps and self._is_as_it_was():
                 known.shells[how] = shell
@@ -372,7 +361,8 @@ class Program:
         for _, _, function, kinds in shell.calls:
             inner = self._outside(function) if type(function) is str else program_of(function)
             calls.append(inner.lane_program(kinds, traced, device=True, costs=costs))
-        return bound(shell, result, calls)
+        found = self._programs[key] = bound(shell, result, calls)
+        return found
 
 
 def _compared(source: Source) -> Counter[str]:
@@ -385,10 +375,6 @@ def _compared(source: Source) -> Counter[str]:
 
 def _spreads(source: Source) -> bool:
     return any(isinstance(node, ast.Starred) for node in source.nodes)
-
-
-def _device_program(function: Any, signature: Signature, traced: bool, costs: bool) -> LaneProgram:
-    return program_of(function).lane_program(signature, traced, device=True, costs=costs)
 
 
 # ---------------------------------------------------------------------- functions as arguments

@@ -464,7 +464,8 @@ def _device(typer: Any, node: ast.Call, function: Any) -> types.Type:
         )
     if declared is None and (typing.recursive or typing.source is typer.source):
         _check_literals(typer, node, typing.source)
-    typer.typing.callees[node] = (function, arguments)
+    itself = typing.source is typer.source and arguments == typer.typing.arguments
+    typer.typing.callees[node] = (function, arguments, typing.result, itself)
     typer.typing.operands[node] = arguments
     if declared is not None and not isinstance(typing.result, types.NoneType):
         return declared[1] or typing.result

@@ -38,7 +38,8 @@ class Typing:
     result: types.Type = types.none
     of: dict[ast.AST, types.Type] = field(default_factory=dict)
     operands: dict[ast.AST, tuple[types.Type, ...]] = field(default_factory=dict)
-    callees: dict[ast.AST, Any] = field(default_factory=dict)
+    #: Of each call of a device function it, its argument types, its result, whether it is itself.
+    callees: dict[ast.AST, tuple] = field(default_factory=dict)
     targets: dict[ast.AST, types.Type] = field(default_factory=dict)
     items: dict[ast.For, types.Type] = field(default_factory=dict)
     indices: dict[ast.Subscript, list[ast.expr]] = field(default_factory=dict)  # without "..."
