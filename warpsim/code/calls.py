@@ -52,14 +52,9 @@ class Calls:
     def code_Call(self, node: ast.Call) -> str:
         """Code of one call, its operands converted as Numba converts them."""
         typing = self.typing
-        function = typing.functions.get(node, MISSING)
-        if function is MISSING:
-            function = self.source.static(node.func)
+        function = typing.functions[node]
         if isinstance(function, KernelName):
             return self._of_cuda(node, function.path)
-        if isinstance(node.func, ast.Attribute) and typing.of.get(node.func.value) == GRID_GROUP:
-            self.cooperative = True
-            return self.operation("grid_sync", self.site(node))
         if node in typing.callees:
             return self._device(node)
         if function is MISSING:
@@ -189,6 +184,9 @@ class Calls:
         """Code of a method of a number or an array."""
         name, owner = node.func.attr, node.func.value
         kind = self.typing.of[owner]
+        if kind == GRID_GROUP:
+            self.cooperative = True
+            return self.operation("grid_sync", self.site(node))
         if name == "bit_count":
             return f"popc({self.operand(owner, kind)}, 64)"
         code = self.expression(owner)

@@ -279,7 +279,10 @@ class Program:
         guess = self._guesses[signature] = MISSING
         try:
             for _ in range(MOST_PASSES):
-                found = Typer(self._fresh(), signature, callee).run()
+                source = self.source
+                if source.once(_spreads):  # * is spelled out
+                    source = replace(source, tree=copy.deepcopy(source.tree), told={})
+                found = Typer(source, signature, callee).run()
                 if signature not in self._recursive or found.result == guess:
                     break
                 if not found.returns:
@@ -304,11 +307,6 @@ class Program:
         found.dropped = dropped_loads(found.source, lambda one: program_of(one).touches[1])
         self._typings[signature] = found
         return found
-
-    def _fresh(self) -> Source:
-        if self.source.once(_spreads):  # * is spelled out
-            return replace(self.source, tree=copy.deepcopy(self.source.tree), told={})
-        return self.source
 
     def _guessed(self, source: Source, node: ast.AST, signature: Signature) -> Typing:
         """What a call of the function by itself gives, as far as is known."""

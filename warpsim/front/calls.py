@@ -76,7 +76,8 @@ def call(typer: Any, node: ast.Call) -> types.Type:
     source = typer.source
     function = source.static(node.func)
     if function is MISSING:
-        function = typer.typing.functions[node] = _class_of(typer, node.func)
+        function = _class_of(typer, node.func)
+    typer.typing.functions[node] = function
     if function is MISSING:
         typer.check_attribute(node.func)
         kernel = node.func

@@ -62,11 +62,6 @@ def names(node: ast.AST, context: type[ast.expr_context]) -> Counter[str]:
     return Counter(part.id for part in found if isinstance(part.ctx, context))
 
 
-def has_call(node: ast.AST) -> bool:
-    """Whether something is called in an expression."""
-    return any(isinstance(part, ast.Call) for part in walk(node))
-
-
 def consists_of(node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> bool:
     """Whether a node and all nodes below it, operators and contexts apart, are of some kinds."""
     if not isinstance(node, kinds):

@@ -18,7 +18,7 @@ from warpsim.core.number_types import DATES, SCALARS, date_storable, storable
 from warpsim.front.closures import Inner
 from warpsim.front.expressions import Conflict, Expressions, items_of
 from warpsim.front.names import MISSING, NotYet, Source, names_no_value
-from warpsim.front.nodes import has_call
+from warpsim.front.nodes import walk
 from warpsim.front.numba_typing import held, plain, unify
 
 #: The variables that have a value at some point, each with the type of that version. Under
@@ -46,7 +46,7 @@ class Typing:
     fields: dict[ast.expr, str] = field(default_factory=dict)  # accesses of a record's fields
     known: dict[ast.AST, bool] = field(default_factory=dict)  # conditions that are decided
     values: dict[ast.AST, Any] = field(default_factory=dict)  # what else is known when compiled
-    functions: dict[ast.Call, Any] = field(default_factory=dict)  # called by way of a type
+    functions: dict[ast.Call, Any] = field(default_factory=dict)  # what is called; MISSING: methods
     shapes: dict[ast.Call, tuple[int, ...]] = field(default_factory=dict)  # of arrays it makes
     returns: bool = True  # some way ends, though not by a call of itself
     optional: bool = False  # on some ways it returns no value, on others one
@@ -188,7 +188,8 @@ class Typer(Expressions):
     def _has_no_value(self, node: ast.expr) -> bool:
         """Is it a type, a function, a list, ...: a variable may hold it, and there is no code?"""
         value = self.source.static(node)
-        if isinstance(node, ast.List) and node.elts and not has_call(node):
+        called = (part for part in walk(node) if isinstance(part, ast.Call))
+        if isinstance(node, ast.List) and node.elts and not any(called):
             return all(self.expression(element) for element in node.elts)
         kind = self.environment.get(getattr(node, "id", None))
         if isinstance(kind, Conflict) and len(kind.kinds) == 1:
