@@ -81,7 +81,6 @@ class Calls:
         return list(map(self.operand, node.args, self.typing.operands[node]))
 
     def _library(self, node: ast.Call, codes: list[str], function: Callable) -> str:
-        """Code of a function of ``math`` or NumPy."""
         kind, name = self.typing.of[node], function.__name__
         key = f"{name}_" if name in self.namespace else name
         if isinstance(kind, types.BaseTuple):
@@ -116,7 +115,6 @@ class Calls:
         return self.expression(node.args[0])
 
     def _total(self, node: ast.Call, array: ast.expr, name: str) -> str:
-        """Code of a reduction of an array."""
         kind = self.typing.of[node]
         heading, site = operators.group_of(kind), self.site(node, ast.unparse(array))
         convert = operators.name_of(kind)
@@ -126,7 +124,6 @@ class Calls:
         return self.operation("total", code, convert, name == "mean", repr(heading), site)
 
     def _ufunc(self, node: ast.Call, function: np.ufunc) -> str:
-        """Code of a ufunc with an output array."""
         typing, count = self.typing, function.nin
         kinds = typing.operands[node]
         run = self.constant(
@@ -172,7 +169,6 @@ class Calls:
         return f"(lambda {value}: {code})({self.expression(node.args[0])})"
 
     def _sum(self, node: ast.Call, function: Callable) -> str:
-        """Code of ``sum`` of a tuple."""
         kind, parts = self.typing.of[node], self.typing.of[node.args[0]]
         value, convert = self.temporary("value"), operators.name_of(kind)
         code = f"{convert}(0)"
@@ -181,7 +177,6 @@ class Calls:
         return f"(lambda {value}: {code})({self.expression(node.args[0])})"
 
     def _method(self, node: ast.Call) -> str:
-        """Code of a method of a number or an array."""
         name, owner = node.func.attr, node.func.value
         kind = self.typing.of[owner]
         if kind == GRID_GROUP:
@@ -260,7 +255,6 @@ class Calls:
 
     # ---------------------------------------------------------------------- names of CUDA
     def _of_cuda(self, node: ast.Call, path: str) -> str:
-        """Code of a call of CUDA's own."""
         if path in VECTORS:
             return vector_code(self, node, path)
         write = self._CUDA.get(path) or self._GROUPS.get(path.partition(".")[0])

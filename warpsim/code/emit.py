@@ -471,7 +471,6 @@ class Emitter(Accesses, Calls):
         return f"({left} {symbol} {right})"
 
     def _among(self, node: ast.Compare) -> str:
-        """``i in t`` of a tuple."""
         left, right = self.typing.of[node.left], self.typing.of[node.comparators[0]]
         parts = [
             f"({self.convert('x', left, a)} == {self.convert(f't[{number}]', right[number], b)})"

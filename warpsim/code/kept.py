@@ -70,7 +70,6 @@ class Shell:
 
 
 def _shell(parts: dict[str, Any]) -> Shell:
-    """A shell of what a file holds of it."""
     return Shell(**{**parts, "code": marshal.loads(parts["code"])})
 
 

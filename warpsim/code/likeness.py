@@ -179,7 +179,6 @@ def _as_read(value: Any) -> Any:
 
 
 def _parameters(function: FunctionType) -> tuple:
-    """Their names, kinds and defaults."""
     code = function.__code__
     rest = (code.co_flags & inspect.CO_VARARGS > 0) + (code.co_flags & inspect.CO_VARKEYWORDS > 0)
     taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + rest]
@@ -189,7 +188,6 @@ def _parameters(function: FunctionType) -> tuple:
 
 
 def _options(function: Any) -> tuple:
-    """How a device function is declared."""
     if getattr(function, "_can_compile", True) is False:
         raise _Unlike  # numba-cuda's own, for some signatures
     inline = getattr(function, "targetoptions", {}).get("inline", "never")

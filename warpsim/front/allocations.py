@@ -90,7 +90,6 @@ def _no_such_shape(
 
 
 def _shown(typer: Any, node: ast.expr) -> str:
-    """A shape's type as Numba's error shows it."""
     if not isinstance(node, ast.List | ast.Tuple):
         return str(plain(typer.expression(node)))
     values = [typer.literal(element) for element in node.elts]

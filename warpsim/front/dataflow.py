@@ -59,7 +59,6 @@ class Scopes:
 
 
 def _plain(places: list[_Place], argument: bool) -> set[ast.Name]:
-    """The assignments to one variable that may overwrite."""
     top = {node for node, store, suites in places if store and len(suites) == 1}
     first: dict[int, _Place] = {}
     for place in places:

@@ -58,7 +58,6 @@ def _origins(typing: Typing, node: ast.AST, seen: set[str]) -> Iterator[str]:
 
 
 def _assigned(tree: ast.AST, name: str) -> Iterator[ast.AST]:
-    """What a variable is set to."""
     for node in walk(tree):
         if not isinstance(node, ast.Assign | ast.AugAssign | ast.For):
             continue

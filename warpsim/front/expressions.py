@@ -60,7 +60,6 @@ REFUSED = {
 
 @cache
 def _indexed(base: types.Array, kinds: tuple[types.Type, ...]) -> types.Type:
-    """The type of an array's element, or of a part of it."""
     return get_array_index_type(base, types.Tuple(kinds)).result
 
 

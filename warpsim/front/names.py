@@ -254,8 +254,10 @@ class Source:
     def untyped(self) -> dict[int, str]:
         """Names, and what attributes are asked of, that Numba cannot type; each with advice."""
         found = {}
-        for node, base in self.once(_from_outside):
-            value = self.static(base)
+        for node in self.nodes:
+            base = node.value if isinstance(node, ast.Attribute) else node
+            outside = isinstance(base, ast.Name) and base.id not in self.assigned
+            value = self.static(base) if outside or isinstance(base, ast.Attribute) else MISSING
             if value is MISSING:
                 continue
             if isinstance(value, KernelName) and isinstance(base, ast.Name):
@@ -360,17 +362,6 @@ def _calls(source: Source) -> list[ast.Call]:
 
 def _loads(source: Source) -> dict[str, int]:
     return names(source.tree, ast.Load)
-
-
-def _from_outside(source: Source) -> list[tuple[ast.expr, ast.expr]]:
-    """Names from outside, and attributes, each with what it is a name of or asked of."""
-    found = []
-    for node in source.nodes:
-        base = node.value if isinstance(node, ast.Attribute) else node
-        name = base.id if isinstance(base, ast.Name) else None
-        if isinstance(base, ast.Attribute) or name and name not in source.assigned:
-            found.append((node, base))
-    return found
 
 
 def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:

@@ -161,7 +161,6 @@ class Decisions:
         return MISSING if MISSING in limits else slice(*limits)
 
     def _literal_item(self, node: ast.Subscript) -> Any:
-        """An element or a slice of a tuple that is a literal."""
         values, number = self.literal(node.value), self.literal_index(node.slice)
         if not isinstance(values, tuple) or number is MISSING:
             return MISSING
@@ -224,5 +223,4 @@ class Decisions:
 
 
 def _whole(value: Any) -> bool:
-    """Is it an integer, or a tuple of such?"""
     return type(value) is int or (isinstance(value, tuple) and all(type(n) is int for n in value))
