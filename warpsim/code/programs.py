@@ -27,7 +27,7 @@ from warpsim.code.statements import LaneProgram, Writer, bound, is_covered
 from warpsim.front.closures import Inner, hand_over, lift
 from warpsim.front.names import MISSING, KernelName, NotYet, Source, Unsupported, read, typing_error
 from warpsim.front.nodes import names
-from warpsim.front.rewriting import rewrite
+from warpsim.front.rewriting import rewrite, without_match
 from warpsim.front.types import Typer, Typing
 from warpsim.watch.store_flow import dropped_loads, stored_arguments
 
@@ -91,7 +91,7 @@ class Program:
             found = _readings.get(key)
             if found is None:
                 first = function if isinstance(function, Source) else read(function)
-                source = lift(first)
+                source = lift(without_match(first))
             else:
                 source = found.renewed(function)
             if source.name not in source.assigned:  # a declared function has no value yet

@@ -187,13 +187,8 @@ def _class_of(typer: Any, node: ast.expr) -> Any:
     return MISSING
 
 
-#: What ``isinstance`` asks for: a value's types that are, or are not, of Python's class.
-CLASSES = {
-    int: lambda kind: kind == types.intp, float: lambda kind: kind == types.float64,
-    complex: lambda kind: kind == types.complex128, bool: lambda kind: kind == types.boolean,
-    tuple: lambda kind: isinstance(kind, types.BaseTuple),
-    str: lambda kind: isinstance(kind, types.UnicodeType),
-}  # fmt: skip
+#: What ``isinstance`` asks for, numbers apart: a class and the types that are of it.
+CLASSES = {tuple: types.BaseTuple, str: types.UnicodeType}
 #: Types whose values ``isinstance`` takes.
 ASKED = (
     REAL | types.Complex | types.Tuple | types.UniTuple | types.Array | types.NoneType | DATES
@@ -229,8 +224,8 @@ def _known(typer: Any, node: ast.Call, function: Any) -> Any:
 def _is_instance(typer: Any, node: ast.Call, kind: types.Type, asked: Any) -> bool:
     """Numba's isinstance: of exactly the Numba type that a class stands for."""
     if asked in CLASSES:
-        return CLASSES[asked](kind)
-    if _is_number_class(asked):
+        return isinstance(kind, CLASSES[asked])
+    if asked in CASTS or _is_number_class(asked):
         return of_dtype(asked) == kind
     raise typer.source.unsupported(node, f"isinstance of {ast.unparse(node.args[1])}")
 

@@ -27,7 +27,6 @@ from numba.core.errors import TypingError, UnsupportedError
 from warpsim.core.executed import lines_of
 from warpsim.core.number_types import ALIASES, VECTORS
 from warpsim.front.cuda_names import ATOMIC_TYPES, FUNCTIONS, VALUES
-from warpsim.front.matching import Matches
 from warpsim.front.nodes import consists_of, names, walk
 from warpsim.front.numba_typing import of_value
 from warpsim.front.successor import marked
@@ -456,8 +455,6 @@ def read(function: FunctionType) -> Source:
         assigned=frozenset(),
         takes_rest=bool(rest),
     )
-    if any(isinstance(node, ast.Match) for node in walk(tree)):
-        source.tree = Matches(source.refused).visit(tree)
     return complete(source)
 
 

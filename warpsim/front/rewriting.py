@@ -1,4 +1,4 @@
-"""What a kernel says in other words: functions of ``operator``, names and defaults of arguments.
+"""What a kernel says in other words: `match`, functions of ``operator``, arguments by their names.
 
 Done once, when a kernel is read, on its syntax tree; what comes out is typed and translated as if
 it had been written so.
@@ -7,13 +7,15 @@ it had been written so.
 import ast
 import inspect
 import operator
+from copy import deepcopy
+from dataclasses import replace
 from numbers import Integral
 from types import BuiltinFunctionType
 from typing import Any
 
 import numpy as np
 
-from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source, folded
+from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source, complete, folded
 from warpsim.front.nodes import BINARY, COMPARE, UNARY, Once, walk
 
 #: What functions of ``operator`` say in words: those of `BINARY` change their argument, too.
@@ -29,6 +31,73 @@ _UNARY = {function: kind for kind, function in UNARY.items()} | {
     operator.inv: ast.Invert, operator.not_: ast.Not
 }  # fmt: skip
 _OPPOSITE = {ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is}
+
+
+_PATTERNS = (
+    "Numba takes patterns of values, |, names and _; not of sequences, mappings or classes: "
+    "compare the parts with if"
+)
+
+
+def without_match(source: Source) -> Source:
+    """A kernel whose ``match`` is the chain of ``if`` that Python's compiler makes of it.
+
+    Numba's bytecode has the comparisons of patterns, and none of sequences, mappings and classes.
+    """
+    if not any(isinstance(node, ast.Match) for node in walk(source.tree)):
+        return source
+    return complete(replace(source, tree=_Matches(source).visit(source.tree), told={}))
+
+
+class _Matches(ast.NodeTransformer):
+    def __init__(self, source: Source):
+        self.source, self.count = source, 0
+
+    def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
+        self.generic_visit(node)
+        subject, first = node.subject, []
+        if not isinstance(subject, ast.Name | ast.Constant):
+            self.count += 1
+            name = f"subject_{self.count}"
+            first = [ast.Assign([ast.Name(name, ast.Store())], subject)]
+            subject = ast.Name(name, ast.Load())
+        rest: list[ast.stmt] = []
+        for case in reversed(node.cases):
+            rest = self._case(case, subject, rest)
+        made = [*first, *rest] or [ast.Pass()]
+        return [ast.fix_missing_locations(ast.copy_location(one, node)) for one in made]
+
+    def _case(self, case: ast.match_case, subject: ast.expr, rest: list) -> list[ast.stmt]:
+        names: list[str] = []
+        test = self._test(case.pattern, subject, names)
+        taken = [ast.Assign([ast.Name(name, ast.Store())], deepcopy(subject)) for name in names]
+        if case.guard is None:
+            body = [*taken, *case.body]
+            return body if test is None else [_if(test, body, rest, case)]
+        if test is None:
+            return [*taken, _if(case.guard, case.body, rest, case)]
+        both = ast.BoolOp(ast.And(), [test, case.guard])
+        before = [_if(deepcopy(test), taken, [], case)] if taken else []
+        return [*before, _if(both, case.body, rest, case)]
+
+    def _test(self, pattern: ast.pattern, subject: ast.expr, names: list[str]) -> ast.expr | None:
+        """The condition under which a pattern fits; None for always. Adds the names it sets."""
+        if isinstance(pattern, ast.MatchValue):
+            return ast.Compare(deepcopy(subject), [ast.Eq()], [pattern.value])
+        if isinstance(pattern, ast.MatchSingleton):
+            return ast.Compare(deepcopy(subject), [ast.Is()], [ast.Constant(pattern.value)])
+        if isinstance(pattern, ast.MatchAs):
+            inner = pattern.pattern and self._test(pattern.pattern, subject, names)
+            names += [pattern.name] if pattern.name else []
+            return inner
+        if isinstance(pattern, ast.MatchOr):
+            tests = [self._test(one, subject, names) for one in pattern.patterns]
+            return None if None in tests else ast.BoolOp(ast.Or(), tests)
+        raise self.source.refused(pattern, f"{ast.unparse(pattern)}: {_PATTERNS}")
+
+
+def _if(test: ast.expr, body: list, rest: list, case: ast.match_case) -> ast.stmt:
+    return ast.copy_location(ast.If(test, body, rest), case.pattern)
 
 
 def rewrite(source: Source) -> None:
