@@ -5,7 +5,6 @@ import ast
 from numba import types
 
 from warpsim.core import operators
-from warpsim.front.expressions import index_nodes
 from warpsim.front.names import MISSING, KernelName
 from warpsim.front.numba_typing import plain
 
@@ -80,7 +79,7 @@ class Accesses:
         if isinstance(self.typing.of[node.value], types.NumpyFlatType):
             place = self.operand(node.slice, types.int64)
             return self.operation("unravel", place, f"{self.expression(node.value)}.shape")
-        nodes = self.typing.indices.get(node) or index_nodes(node)
+        nodes = self.typing.indices[node]
         if len(nodes) == 1 and isinstance(self.typing.of.get(nodes[0]), types.BaseTuple):
             return self.whole_index(nodes[0])
         return spelled_tuple([self._one_index(n) for n in nodes])

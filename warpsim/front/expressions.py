@@ -356,7 +356,9 @@ class Expressions(Attributes, Decisions):
             given = "None" if isinstance(base, types.NoneType) else base
             raise self.source.refused(node, f"{ast.unparse(node.value)} is {given}, not an array")
         kinds: list[types.Type] = []
-        for index in index_nodes(node):
+        several = isinstance(node.slice, ast.Tuple)
+        nodes = list(node.slice.elts) if several else [node.slice]
+        for index in nodes:
             if isinstance(index, ast.Slice):
                 for part in (index.lower, index.upper, index.step):
                     if part is not None:
@@ -364,15 +366,15 @@ class Expressions(Attributes, Decisions):
                 kinds.append(types.slice2_type if index.step is None else types.slice3_type)
             elif folded(index) is Ellipsis:
                 kinds.append(types.ellipsis)
-            elif self.source.static(index) is None and (
-                isinstance(node.slice, ast.Tuple) or isinstance(node.ctx, ast.Store)
-            ):
+            elif self.source.static(index) is None and (several or isinstance(node.ctx, ast.Store)):
                 self.typing.of[index] = types.none
                 kinds.append(types.none)
             else:
                 kinds += self.index(node, base, index)
-        self._spell_ellipsis(node, base, kinds)
         count = sum(kind not in (types.ellipsis, types.none) for kind in kinds)
+        dots = [n for n, index in enumerate(nodes) if folded(index) is Ellipsis]
+        if dots and not several and isinstance(node.ctx, ast.Load):
+            raise self.source.refused(node, "Numba reads no element ... alone: write [:]")
         if count > base.ndim:
             raise self.source.refused(
                 node,
@@ -382,22 +384,11 @@ class Expressions(Attributes, Decisions):
             found = _indexed(base, tuple(kinds))
         except NumbaError as error:
             raise self.source.refused(node, str(error)) from None
-        return found.copy(layout="A") if types.none in kinds else found  # as numba-cuda has it
-
-    def _spell_ellipsis(self, node: ast.Subscript, base: types.Array, kinds: list) -> None:
-        """An ellipsis stands for as many whole axes as are left."""
-        nodes = index_nodes(node)
-        dots = [n for n in nodes if folded(n) is Ellipsis]
-        self.typing.indices.pop(node, None)
-        if dots and not isinstance(node.slice, ast.Tuple) and isinstance(node.ctx, ast.Load):
-            raise self.source.refused(node, "Numba reads no element ... alone: write [:]")
-        if dots:
-            place = nodes.index(dots[0])
-            missing = base.ndim - sum(kind not in (types.ellipsis, types.none) for kind in kinds)
-            if len(dots) > 1 or missing < 0:
-                raise self.source.refused(node, f"cannot index {base} with {ast.unparse(node)}")
-            whole = [ast.copy_location(ast.Slice(), dots[0]) for _ in range(missing)]
+        self.typing.indices[node] = nodes
+        for place in dots:  # it stands for as many whole axes as are left
+            whole = [ast.copy_location(ast.Slice(), node) for _ in range(base.ndim - count)]
             self.typing.indices[node] = [*nodes[:place], *whole, *nodes[place + 1 :]]
+        return found.copy(layout="A") if types.none in kinds else found  # as numba-cuda has it
 
     def index(
         self, node: ast.AST, base: types.Array, index: ast.expr, takes: Any = types.Integer
@@ -456,8 +447,3 @@ class Expressions(Attributes, Decisions):
 def items_of(array: types.Array) -> types.Type:
     """Type of what a loop over an array goes through: elements, or rows."""
     return array.dtype if array.ndim == 1 else array.copy(ndim=array.ndim - 1, layout="A")
-
-
-def index_nodes(node: ast.Subscript) -> list[ast.expr]:
-    """The indices of ``a[i, j]``, one for each dimension that is named."""
-    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]

@@ -42,7 +42,7 @@ class Typing:
     callees: dict[ast.AST, tuple] = field(default_factory=dict)
     targets: dict[ast.AST, types.Type] = field(default_factory=dict)
     items: dict[ast.For, types.Type] = field(default_factory=dict)
-    indices: dict[ast.Subscript, list[ast.expr]] = field(default_factory=dict)  # without "..."
+    indices: dict[ast.Subscript, list[ast.expr]] = field(default_factory=dict)  # "..." spelled out
     fields: dict[ast.expr, str] = field(default_factory=dict)  # accesses of a record's fields
     known: dict[ast.AST, bool] = field(default_factory=dict)  # conditions that are decided
     values: dict[ast.AST, Any] = field(default_factory=dict)  # what else is known when compiled
@@ -179,7 +179,9 @@ class Typer(Expressions):
             return
         kind, value = self.expression(node.value), self.literal(node.value)
         value = self.text(node.value) or value
-        made = self._made_of(node.value)
+        made = None if self.constant(node.value) is MISSING else node.value
+        if isinstance(node.value, ast.Name) and node.value.id in self.source.assigned:
+            made = self.environment.get((node.value.id, "made of"))
         for target in node.targets:
             self.assign(target, kind, value)
             if made is not None and isinstance(target, ast.Name):
@@ -195,12 +197,6 @@ class Typer(Expressions):
         if isinstance(kind, Conflict) and len(kind.kinds) == 1:
             return True
         return names_no_value(value) or isinstance(value, bytes | np.dtype) or value is Ellipsis
-
-    def _made_of(self, node: ast.expr) -> ast.expr | None:
-        """The constant that a variable set to an expression stands for in a branch."""
-        if isinstance(node, ast.Name) and node.id in self.source.assigned:
-            return self.environment.get((node.id, "made of"))
-        return None if self.constant(node) is MISSING else node
 
     def do_AugAssign(self, node: ast.AugAssign) -> None:
         old = self.expression(node.target)
