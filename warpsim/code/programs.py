@@ -16,7 +16,6 @@ from inspect import CO_VARARGS
 from types import FunctionType
 from typing import Any
 
-import numpy as np
 from numba import types
 from numba.core.compiler_lock import global_compiler_lock as one_at_a_time
 from numba.core.errors import TypingError, UnsupportedError
@@ -24,6 +23,7 @@ from numba.core.errors import TypingError, UnsupportedError
 from warpsim.code.kept import Facts, Kept, Signature, Variant, kept_of
 from warpsim.code.likeness import asked_together, likeness, shape
 from warpsim.code.statements import LaneProgram, Writer, bound, is_covered
+from warpsim.front.calls import is_number_class
 from warpsim.front.closures import Inner, hand_over, lift
 from warpsim.front.names import MISSING, KernelName, NotYet, Source, Unsupported, read, typing_error
 from warpsim.front.nodes import names
@@ -394,7 +394,6 @@ class _Bound:
             source, given = read(self.py_func), dict(self.given)
             source = replace(
                 source,
-                tree=copy.deepcopy(source.tree),
                 arguments=[name for name in source.arguments if name not in given],
                 environment={**source.environment, **given},
                 assigned=source.assigned - given.keys(),
@@ -406,8 +405,7 @@ class _Bound:
 def _is_function_or_type(value: Any) -> bool:
     if isinstance(value, KernelName):
         return value.path.startswith(("atomic.", "pieces."))
-    scalar = isinstance(value, type) and issubclass(value, np.generic)
-    return scalar or isinstance(value, types.Type) or hasattr(value, "py_func")
+    return is_number_class(value) or hasattr(value, "py_func")
 
 
 def _bind_functions(source: Source) -> bool:

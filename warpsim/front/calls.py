@@ -119,7 +119,7 @@ def call(typer: Any, node: ast.Call) -> types.Type:
         if isinstance(kind, types.BaseTuple):
             return kind
         raise source.refused(node, f"tuple({kind}): only a tuple can be made one")
-    cast, name = of_dtype(function) if _is_number_class(function) else None, ast.unparse(node.func)
+    cast, name = of_dtype(function) if is_number_class(function) else None, ast.unparse(node.func)
     cast = types.intp if function in CASTS else cast  # decided in _cast
     given = tuple(plain(typer.expression(argument)) for argument in node.args)
     arguments = tuple(map(held, given))
@@ -225,7 +225,7 @@ def _is_instance(typer: Any, node: ast.Call, kind: types.Type, asked: Any) -> bo
     """Numba's isinstance: of exactly the Numba type that a class stands for."""
     if asked in CLASSES:
         return isinstance(kind, CLASSES[asked])
-    if asked in CASTS or _is_number_class(asked):
+    if asked in CASTS or is_number_class(asked):
         return of_dtype(asked) == kind
     raise typer.source.unsupported(node, f"isinstance of {ast.unparse(node.args[1])}")
 
@@ -315,7 +315,8 @@ def _check_device(typer: Any, node: ast.Call, function: Any) -> None:
     raise typer.source.refused(node, f"Untyped global name {name!r}: {why}")
 
 
-def _is_number_class(value: Any) -> bool:
+def is_number_class(value: Any) -> bool:
+    """Whether a value is a number's class of NumPy's, or a type of Numba's."""
     whole = isinstance(value, type) and issubclass(value, np.generic)
     return whole or isinstance(value, types.Type)
 
