@@ -51,15 +51,12 @@ PARTS: dict[str, str] = {
     "blockIdx_z blockDim_x blockDim_y blockDim_z gridDim_x gridDim_y gridDim_z",
     "state": "mask",
     "control": "split join both either choose pick element assign unsigned frame give leave loop "
-    "stop unbroken skip head test end range lane_range each",
+    "stop unbroken skip head test end range lane_range each require divisor some",
     "observer": "count counted compare compare_tuples given maybe now_set print syncwarp "
     "threadfence threadfence_block threadfence_system",
-    "memory": "load store view captured shared_array local_array",
+    "memory": "load store atomic view captured shared_array local_array",
     "elements": "field component reshape view_as copied store_all store_record address_of array_at "
-    "indices unravel enumerated numbered items unpack",
-    "whole_arrays": "total reduced ufunc",
-    "atomics": "atomic",
-    "exceptions": "require divisor some",
+    "indices unravel enumerated numbered items unpack total reduced ufunc",
     "exchange": "syncthreads syncthreads_count syncthreads_and syncthreads_or grid_sync nanosleep "
     "shfl_sync shfl_up_sync shfl_down_sync shfl_xor_sync activemask lanemask_lt ballot_sync "
     "any_sync all_sync eq_sync match_any_sync match_all_sync",

@@ -14,7 +14,6 @@ from warpsim.core.masks import EMPTY, PATIENCE, EndlessLoop, Frame, Loop, Mask, 
 from warpsim.core.memory import Array, arrays
 from warpsim.core.operators import UNSET
 from warpsim.front.names import Unsupported
-from warpsim.run.exceptions import outside_tuple
 from warpsim.run.observer import Observer
 from warpsim.run.state import State
 
@@ -99,7 +98,7 @@ class Control:
         """Element of a tuple by an index that is known only at run time."""
         if type(index) is not ndarray:
             if not -len(values) <= index < len(values):
-                outside_tuple(self.state, index, len(values), site)
+                self._outside_tuple(index, len(values), site)
                 return values[0]
             return values[index]
         result = values[0]
@@ -107,12 +106,58 @@ class Control:
             result = self.merged((index == number) | (index == number - len(values)), value, result)
         bad = self.state.mask.active & ((index >= len(values)) | (index < -len(values)))
         if bad.any():
-            outside_tuple(self.state, int(index[bad][0]), len(values), site)
+            self._outside_tuple(int(index[bad][0]), len(values), site)
         return result
 
     def element(self, values: tuple, number: int, site: int):
         """An element of a tuple of float32, traced."""
         return values[number]
+
+    # ------------------------------------------------------------------ errors of threads
+    def require(self, frame, condition, error: type, arguments: tuple, place: str) -> None:
+        """``assert`` and ``raise``: with ``debug=True`` an error, else the thread ends."""
+        holds, fails = self.split(condition)
+        if not fails:
+            return
+        if self.state.launch.debug:
+            self._raise(error, arguments, place, int(fails.indices[0]))
+        self.state.mask = fails
+        self.give(frame)
+        self.state.mask = holds
+
+    def divisor(self, value, place: str):
+        """What is divided by under ``debug=True``: not zero."""
+        zero = self.state.mask.active & (np.asarray(value) == 0)
+        if zero.any():
+            lane = int(np.flatnonzero(zero)[0])
+            self._raise(ZeroDivisionError, ("division by zero",), place, lane)
+        return value
+
+    def some(self, value: tuple, site: int):
+        """The number of what may be None, and is not."""
+        none = self.state.mask.active & np.asarray(value[0])
+        if none.any():
+            text = "takes a value as a number, which is None here: ask `is None` first"
+            self.state.found("uninitialised-read", text, site, int(np.flatnonzero(none)[0]))
+        return value[1]
+
+    def _outside_tuple(self, index: int, size: int, site: int) -> None:
+        """A tuple has no such element: with ``debug=True`` an error, else a finding."""
+        lane = int(self.state.mask.indices[0])
+        if self.state.launch.debug:
+            code = self.state.site(site).code
+            text = f"tuple index out of range: element {index} of {size}, {code}"
+            self._raise(IndexError, (text,), "", lane)
+        text = f"takes element {index} of a tuple of {size}"
+        self.state.found("out-of-bounds", text, site, lane)
+
+    def _raise(self, error: type, arguments: tuple, place: str, lane: int) -> None:
+        """Raise what a thread raises, with its place in Numba's words."""
+        where = self.state.where(lane)
+        text = f"{place}tid={[*where.thread]} ctaid={[*where.block]}"
+        if arguments:
+            text = f"{text}: {arguments[0]}"
+        raise error(text, *arguments[1:])
 
     # ------------------------------------------------------------------ variables
     def assign(self, old, old_mask: Mask | None, new):

@@ -1,4 +1,4 @@
-"""Elements of arrays: parts of them, other views of them, arrays that lie at an address.
+"""Elements of arrays: parts, other views, arrays at an address; reductions and ufuncs of all.
 
 A part, such as a field of records or an imaginary part, is an array of its own that lies in the
 memory of the whole. Whole records are copied field by field, so that every access to them is one to
@@ -15,9 +15,9 @@ import numpy as np
 from numpy import ndarray
 from numpy.lib.stride_tricks import as_strided
 
+from warpsim.core import operators
 from warpsim.core.interface import address_of, memory_from
 from warpsim.core.memory import Array, contiguous_strides
-from warpsim.core.operators import floor_divide, remainder
 from warpsim.front.names import Unsupported
 from warpsim.run.control import Control
 from warpsim.run.memory import Memory
@@ -287,8 +287,8 @@ class Elements:
         """The index of an element that is so far from the first one, in C order."""
         parts = []
         for size in shape[:0:-1]:
-            parts.append(remainder(number, size))
-            number = floor_divide(number, size)
+            parts.append(operators.remainder(number, size))
+            number = operators.floor_divide(number, size)
         return (number, *reversed(parts)) if shape else ()
 
     def enumerated(self, array: Array, site: int):
@@ -321,6 +321,78 @@ class Elements:
             )
         return tuple(self.item(array, i, site) for i in range(count))
 
+    # ------------------------------------------------------------------ all of them
+    def total(self, array: Array, convert: Callable, mean: bool, heading: str, site: int):
+        """The sum or the mean, in the result's type."""
+        fold = partial(self._folded, array, heading, site)
+        value = fold(convert(0), lambda old, x, _: convert(old + convert(x)))
+        return self._divided(value, array, convert) if mean else value
+
+    def _divided(self, value, array: Array, convert: Callable):
+        return convert(operators.divide(value, convert(math.prod(array.shape))))
+
+    def _folded(self, array: Array, heading: str, site: int, value, step: Callable):
+        """``step(value, element, its number)`` for all elements, from the first on."""
+        counted = {heading: 1, "in double": 1} if heading == "float64" else {heading: 1}
+        for number, index in enumerate(self.places(array)):
+            more = step(value, self.memory.load(array, index, site), number)
+            there = self.state.mask.active
+            value = self.control.merged(there, more, value) if array.ragged else more
+            if self.state.counters is not None:
+                self.memory.observer.count(site, counted)
+        return value
+
+    def reduced(self, name: str, array: Array, convert: Callable, heading: str, site: int):
+        """``array.prod()``, ``any``, ``all``, ``argmin``, ``argmax``, ``var``, ``std``; ``max``."""
+        fold = partial(self._folded, array, heading, site)
+        zero, better = array.dtype.type(0), np.less if name.endswith("min") else np.greater
+        match name:
+            case "prod":
+                wrap = operators.wrap
+                return fold(convert(1), lambda old, x, _: convert(wrap(old * convert(x))))
+            case "any":
+                return fold(False, lambda old, x, _: old | (x != 0))
+            case "all":
+                return fold(True, lambda old, x, _: old & (x != 0))
+            case "min" | "max":
+                self._refuse_empty(array, site, "iterable argument is empty")
+                return fold(zero, _best(better, convert))
+            case "argmin" | "argmax":
+                self._refuse_empty(array, site, "attempt to reduce an empty sequence")
+                return fold((0, zero), _first_best(better))[0]
+        wide = operators.complex128 if array.dtype.kind == "c" else operators.float64
+        mean = self.total(array, wide, True, heading, site)
+        squares = fold(convert(0), lambda old, x, _: old + ((x - mean) * np.conj(x - mean)).real)
+        variance = self._divided(squares, array, convert)
+        return variance if name == "var" else variance**0.5
+
+    def _refuse_empty(self, array: Array, site: int, words: str) -> None:
+        empty = (self.state.mask.active & (np.asarray(size) == 0) for size in array.shape)
+        if any(lanes.any() for lanes in empty):
+            raise ValueError(f"line {self.state.site(site).line}: {words}")
+
+    def ufunc(self, run: Callable, out: Array, convert: Callable, site: int, *inputs: Any) -> Array:
+        """``out[...] = run(inputs)``, the inputs broadcast to the shape of ``out``."""
+        arrays = [value for _, value in inputs if isinstance(value, Array)]
+        place = f"line {self.state.site(site).line}"
+        if out.ragged or any(array.ragged for array in arrays):
+            raise Unsupported(f"{place}: a ufunc of arrays whose shape differs by thread")
+        for array in arrays:
+            if not broadcasts(array.shape, out.shape):
+                raise ValueError(
+                    f"{place}: operands could not be broadcast together: {array.name} has shape "
+                    f"{array.shape}, the result {out.shape}"
+                )
+        for index in product(*map(range, out.shape)):
+            values = []
+            for widen, value in inputs:
+                if widen is not None:
+                    place = broadcast_place(index, value.shape)
+                    value = widen(self.memory.load(value, place, site))
+                values.append(value)
+            self.memory.store(out, index, convert(run(*values)), site)
+        return out
+
 
 def broadcasts(shape: tuple, whole: tuple) -> bool:
     """Whether an array of a shape can be broadcast to a whole of no fewer axes."""
@@ -339,3 +411,27 @@ def _typed(records: ndarray, name: str, kind: np.dtype, count: int, pitch: int) 
         return np.empty(0, kind)
     first = records[name].reshape(len(records), -1)[:1, :1].reshape(-1)
     return as_strided(first, (count,), (pitch,))
+
+
+def _best(better: Callable, convert: Callable) -> Callable:
+    """``max(array)``: by comparisons, which a NaN never wins."""
+
+    def step(old, x, number):
+        return x if number == 0 else convert(np.where(better(x, old), x, old)[()])
+
+    return step
+
+
+def _first_best(better: Callable) -> Callable:
+    """The number of the first best element; NaN is better than any other."""
+
+    def step(old, x, number):
+        place, best = old
+        if number == 0:
+            return 0, x
+        new = better(x, best) | ((x != x) & (best == best))
+        if type(new) is not np.ndarray:
+            return (number, x) if new else old
+        return np.where(new, number, place), np.where(new, x, best)
+
+    return step

@@ -1,10 +1,13 @@
-"""Memory accesses of the running threads: addresses, bounds, loads and stores, allocation.
+"""Memory accesses of the running threads: addresses, bounds, loads, stores, atomics, allocation.
 
 Bounds are checked on the smallest and the largest index of an access; masks are looked at only if
 that check fails.
 """
 
 import math
+import threading
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -19,6 +22,14 @@ _I8, _U8 = np.dtype("int64"), np.dtype("uint64")
 _highest = np.maximum.reduce
 #: Bytes that dynamic shared memory of a block is padded to, for elements of any usual size.
 WIDEST = 16
+#: Operations whose order does not matter: kind -> NumPy ufunc.
+_UNORDERED = {
+    "add": np.add, "sub": np.subtract, "max": np.maximum, "min": np.minimum,
+    "nanmax": np.fmax, "nanmin": np.fmin, "and_": np.bitwise_and, "or_": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}  # fmt: skip
+
+_one_at_a_time = threading.Lock()  # for launches of several threads of the host
 
 
 class Memory:
@@ -251,6 +262,36 @@ class Memory:
             chosen = mask.indices
             flat[full[chosen]] = value[chosen] if type(value) is ndarray else value
 
+    # ------------------------------------------------------------------ atomics
+    def atomic(self, kind: str, array: Array, index: tuple, site: int, used: bool, *values):
+        """Update elements, one thread after another by number; the old values if they are used."""
+        state = self.state
+        uniform, varying, bad = self.locate(array, index, site, "atomic")
+        mask = state.active_part(bad)
+        if state.counters is not None:
+            self.observer.record(array, uniform, varying, bad, site, "atomic", values)
+        if not mask:
+            return array.dtype.type(0)
+        full = state.elements(array, uniform, varying)
+        lanes = mask.indices
+        places = full[lanes]
+        fill = partial(np.full, len(lanes), dtype=array.dtype)
+        operands = [value[lanes] if type(value) is ndarray else fill(value) for value in values]
+        flat = array.flat
+        if kind in ("max", "min") and array.dtype.kind == "f" and not used:
+            kept = ~np.isnan(operands[0])  # as on a GPU, a NaN is neither larger nor smaller
+            places, operands = places[kept], [operands[0][kept]]
+        with _one_at_a_time:
+            if not used and kind in _UNORDERED:
+                _UNORDERED[kind].at(flat, places, operands[0].astype(array.dtype, copy=False))
+                return None
+            old = np.zeros(state.lanes, array.dtype)
+            if kind in ("add", "sub") and array.dtype.kind in "iu":
+                old[lanes] = _running_sums(flat, places, operands[0], kind == "sub")
+            else:
+                old[lanes] = _one_by_one(flat, places, _STEP[kind], operands)
+        return old
+
     # ------------------------------------------------------------------ allocation
     def captured(self, device, name: str) -> Array:
         """A device array from outside the kernel: its memory as it is at this launch."""
@@ -396,3 +437,46 @@ class Memory:
                 f"{self.state.launch.name}: {self.shared_bytes:,} bytes of shared memory a block; "
                 f"the {self.state.launch.gpu.name} has 49,152 for shared.array and {limit:,} in all"
             )
+
+
+def _running_sums(flat: ndarray, places: ndarray, values: ndarray, negative: bool) -> ndarray:
+    """Old values of integer additions, and the additions themselves."""
+    values = values.astype(flat.dtype)
+    if negative:
+        values = -values
+    order = _by_place(places)
+    place, value = places[order], values[order]
+    before = np.cumsum(value, dtype=flat.dtype) - value
+    starts = np.r_[True, place[1:] != place[:-1]]
+    first = np.maximum.accumulate(np.where(starts, np.arange(len(place)), 0))
+    old = np.empty(len(place), flat.dtype)
+    old[order] = flat[place] + (before - before[first])
+    np.add.at(flat, places, values)
+    return old
+
+
+def _by_place(places: ndarray) -> ndarray:
+    """The order of a stable sort; NumPy sorts numbers many times faster than it says how."""
+    if (places[1:] >= places[:-1]).all():
+        return np.arange(len(places))
+    bits = len(places).bit_length()
+    return np.sort(places << bits | np.arange(len(places))) & ((1 << bits) - 1)
+
+
+def _one_by_one(flat: ndarray, places: ndarray, step: Callable, operands: list[ndarray]) -> ndarray:
+    old = np.empty(len(places), flat.dtype)
+    for number, place in enumerate(places):
+        old[number] = flat[place]
+        flat[place] = step(flat[place], *(operand[number] for operand in operands))
+    return old
+
+
+_STEP: dict[str, Callable] = {
+    **_UNORDERED,
+    "max": lambda old, new: new if new > old else old,  # also with NaN as on a GPU
+    "min": lambda old, new: new if new < old else old,
+    "exch": lambda old, new: new,
+    "cas": lambda old, compare, new: new if old == compare else old,
+    "inc": lambda old, top: 0 if old >= top else old + 1,
+    "dec": lambda old, top: top if old == 0 or old > top else old - 1,
+}

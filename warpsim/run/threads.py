@@ -4,16 +4,13 @@ import sys
 from functools import cached_property
 from typing import Any
 
-from warpsim.run.atomics import Atomics
 from warpsim.run.control import Control
 from warpsim.run.elements import Elements
-from warpsim.run.exceptions import Exceptions
 from warpsim.run.exchange import Exchange
 from warpsim.run.memory import Memory
 from warpsim.run.observer import Observer
 from warpsim.run.ptx import Ptx
 from warpsim.run.state import Geometry, State
-from warpsim.run.whole_arrays import WholeArrays
 
 #: How deep a device function may call itself, and the Python frames that this takes.
 DEEPEST, FRAMES = 1_000, 12_000
@@ -34,12 +31,9 @@ class Threads:
         self.memory = self.Memory(state, self.observer)
         self.control = self.Control(state, self.observer)
 
-    atomics = cached_property(lambda self: Atomics(self.state, self.memory))
     elements = cached_property(lambda self: self.Elements(self.state, self.memory, self.control))
-    exceptions = cached_property(lambda self: Exceptions(self.state, self.control))
     exchange = cached_property(lambda self: Exchange(self.state, self.observer))
     ptx = cached_property(lambda self: Ptx(self.state, self.memory))
-    whole_arrays = cached_property(lambda self: WholeArrays(self.state, self.memory, self.elements))
 
     def call(self, program, base: int, site: int | None, *arguments):
         """Call a device function; its places follow those of its caller.

@@ -85,7 +85,7 @@ def test_an_index_outside_a_tuple_is_an_index_error():
     ],
 )
 def test_a_shape_that_is_no_constant_is_named_by_its_type(shape, shown, tmp_path):
-    from tests.warpsim.run.test_exceptions import body_of
+    from tests.texts import body_of
 
     body = f"s = cuda.shared.array({shape}, float32)\nx[0] = s[0]"
     kernel = cuda.jit(body_of("x, n", body, float32=float32))

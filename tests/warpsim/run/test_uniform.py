@@ -11,7 +11,7 @@ from numba import float32, int32
 from warpsim import cuda, trace
 from warpsim.code.programs import program_of
 from warpsim.core.masks import Mask
-from warpsim.run.atomics import _by_place
+from warpsim.run.memory import _by_place
 from warpsim.watch.counts import sector_counts, wavefronts
 
 SIZE = 64
