@@ -141,7 +141,7 @@ def raised(a, b):
 def _special(name: str) -> Callable:
     def special(x):
         by_python = each(getattr(math, name))
-        functions = _scipy()
+        functions = scipy()
         if functions is None:
             return by_python(x)
         if name == "erfc":  # SciPy's is 0 where the true value is too small for a normal float64
@@ -154,7 +154,8 @@ def _special(name: str) -> Callable:
 
 
 @cache
-def _scipy() -> Any:
+def scipy() -> Any:
+    """SciPy's special functions; None where it is not installed."""
     try:
         from scipy import special
     except ImportError:
@@ -208,16 +209,6 @@ def _complex_value(result):
     return complex(result) if result.dtype == np.complex128 else result[()]
 
 
-def complex_log(z, base=None):
-    """The logarithm, natural or to a base."""
-    return np.log(z) if base is None else np.log(z) / np.log(base)
-
-
-def polar(z):
-    """Length and angle [rad]."""
-    return np.abs(z), np.angle(z)
-
-
 def rectangular(r, phi):
     """Real and imaginary part of a number of length ``r`` and angle ``phi`` [rad].
 
@@ -235,4 +226,7 @@ def rectangular(r, phi):
 
 
 #: Functions of ``cmath`` that are not NumPy's of the same, or nearly the same, name.
-CMATH: dict[str, Callable] = {"exp": complex_exp, "log": complex_log, "phase": np.angle}
+CMATH: dict[str, Callable] = {
+    "exp": complex_exp, "phase": np.angle, "polar": lambda z: (np.abs(z), np.angle(z)),
+    "log": lambda z, base=None: np.log(z) if base is None else np.log(z) / np.log(base),
+}  # fmt: skip

@@ -19,10 +19,6 @@ def _wide(function: Callable) -> Callable:
     return run
 
 
-def _compare(function: Callable) -> Callable:
-    return lambda a, b: truth(function(a, b))
-
-
 _COMPARISONS = {
     "heq": np.equal, "hne": np.not_equal, "hge": np.greater_equal, "hgt": np.greater,
     "hle": np.less_equal, "hlt": np.less,
@@ -37,7 +33,10 @@ FUNCTIONS: dict[str, tuple[Callable, str, int]] = {
     "habs": (np.abs, "float16", 0),
     "hmax": (np.fmax, "float16", 0),
     "hmin": (np.fmin, "float16", 0),
-    **{name: (_compare(function), "float16", 0) for name, function in _COMPARISONS.items()},
+    **{
+        name: (lambda a, b, run=run: truth(run(a, b)), "float16", 0)
+        for name, run in _COMPARISONS.items()
+    },
     **{
         f"h{name}": (_wide(getattr(np, name)), "float16", 0)
         for name in ("ceil", "floor", "trunc", "rint")

@@ -8,12 +8,13 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
+from itertools import product
 
 import numpy as np
 from numba import types
 from numba.core.errors import UnsupportedError
 
-from warpsim.core.arithmetic import MATH, brev, clz, each, ffs, fma, popc, raised
+from warpsim.core.arithmetic import MATH, brev, clz, each, ffs, fma, popc, raised, scipy
 from warpsim.core.number_types import namespace
 
 i4, i8, f4, f8 = types.int32, types.int64, types.float32, types.float64
@@ -47,8 +48,6 @@ _TWO = {
 }  # fmt: skip
 _ARITHMETIC = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
 _FAST = {name: _ONE[name] for name in ("cos", "exp", "exp10", "log", "log10", "log2", "sin", "tan")}
-#: Computed in the type itself: exact, or rounded once.
-_EXACT = frozenset({"nextafter", "add", "sub", "mul", "div"})
 
 
 def _in_double(function: Callable, *values):
@@ -59,22 +58,14 @@ def _bits(dtype: type, given: type, value):
     return np.asarray(value, given).view(dtype)
 
 
-#: name -> (function of lanes, its result's type, its operands' types)
-CALLS: dict[str, tuple[Callable, types.Type, tuple[types.Type, ...]]] = {}
-
-
-def _both(functions: dict[str, Callable], operands: int) -> None:
-    """A function of float64 and, with an f, of float32: computed in float64, rounded once."""
-    for name, function in functions.items():
-        run = function if name in _EXACT else partial(_in_double, function)
-        for kind, end in ((f8, ""), (f4, "f")):
-            CALLS[name + end] = run, kind, (kind,) * operands
-
-
-_both(_ONE, 1)
-_both(_TWO, 2)
-_both({"fma": fma}, 3)
-CALLS |= {
+#: name -> (function of lanes, its result's type, its operands' types); first those of float64 and,
+#: with an f, of float32: computed in float64, rounded once
+CALLS: dict[str, tuple[Callable, types.Type, tuple[types.Type, ...]]] = {
+    name + end: (run if name == "nextafter" else partial(_in_double, run), kind, (kind,) * operands)
+    for functions, operands in ((_ONE, 1), (_TWO, 2), ({"fma": fma}, 3))
+    for name, run in functions.items()
+    for kind, end in ((f8, ""), (f4, "f"))
+} | {
     **{f"fast_{name}f": (partial(_in_double, run), f4, (f4,)) for name, run in _FAST.items()},
     "fast_powf": (partial(_in_double, np.power), f4, (f4, f4)),
     "fast_fdividef": (np.divide, f4, (f4, f4)),
@@ -205,24 +196,20 @@ def to_integer(mode: str, bits: int, signed: bool, from_double: bool) -> Callabl
     return np.vectorize(one, otypes=[own])
 
 
-_FLOATS = {"f": (f4, np.float32), "d": (f8, np.float64)}
-for _mode in WHOLE:
-    for _letter, (_kind, _type) in _FLOATS.items():
-        for _name in ("add", "sub", "mul", "div", "rcp", "sqrt"):
-            _count = 1 if _name in ("rcp", "sqrt") else 2
-            _call = operation(_name, _mode, _type), _kind, (_kind,) * _count
-            if (_letter, _name) != ("d", "sub"):  # there is no dsub
-                CALLS.setdefault(f"{_letter}{_name}_{_mode}", _call)
-        _end = "" if _letter == "d" else "f"
-        CALLS[f"fma{_end}_{_mode}"] = operation("fma", _mode, _type), _kind, (_kind,) * 3
-        _word = "double" if _letter == "d" else "float"
-        for _name, _bits, _own in (("int", 32, i4), ("ll", 64, i8)):
-            for _sign in ("", "u"):
-                _to = to_integer(_mode, _bits, not _sign, _letter == "d")
-                CALLS[f"{_word}2{_sign}{_name}_{_mode}"] = _to, _own, (_kind,)
-                if _letter == "f" or _bits == 64 or _mode == "rn":
-                    _from = to_kind(_mode, _type, _bits if _sign else 0)
-                    CALLS.setdefault(f"{_sign}{_name}2{_word}_{_mode}", (_from, _kind, (_own,)))
+_FLOATS = (f4, np.float32, "f", "f", "float"), (f8, np.float64, "d", "", "double")
+for _mode, (_kind, _type, _letter, _end, _word) in product(WHOLE, _FLOATS):
+    for _name in ("add", "sub", "mul", "div", "rcp", "sqrt"):
+        _kinds = (_kind,) * (1 if _name in ("rcp", "sqrt") else 2)
+        if (_letter, _name) != ("d", "sub"):  # there is no dsub
+            _call = operation(_name, _mode, _type), _kind, _kinds
+            CALLS.setdefault(f"{_letter}{_name}_{_mode}", _call)
+    CALLS[f"fma{_end}_{_mode}"] = operation("fma", _mode, _type), _kind, (_kind,) * 3
+    for (_name, _bits, _own), _sign in product((("int", 32, i4), ("ll", 64, i8)), ("", "u")):
+        _to = to_integer(_mode, _bits, not _sign, _letter == "d")
+        CALLS[f"{_word}2{_sign}{_name}_{_mode}"] = _to, _own, (_kind,)
+        if _letter == "f" or _bits == 64 or _mode == "rn":
+            _from = to_kind(_mode, _type, _bits if _sign else 0)
+            CALLS.setdefault(f"{_sign}{_name}2{_word}_{_mode}", (_from, _kind, (_own,)))
     CALLS.setdefault(f"double2float_{_mode}", (to_kind(_mode, np.float32), f4, (f8,)))
 
 
@@ -304,11 +291,9 @@ def _remquo(x, y):
 
 
 def _scipy(name: str, *values):
-    try:
-        from scipy import special
-    except ImportError:
-        raise UnsupportedError(f"SciPy's {name} computes this: pip install scipy") from None
-    return getattr(special, name)(*values)
+    if scipy() is None:
+        raise UnsupportedError(f"SciPy's {name} computes this: pip install scipy")
+    return getattr(scipy(), name)(*values)
 
 
 _ENDS = -(2.0**31), 2.0**31 - 1, -(2.0**31)

@@ -458,7 +458,7 @@ def _unsigned(x):
 def library_pair(function: Any, dtypes: tuple[np.dtype, ...]) -> Callable:
     """``math.frexp``, ``math.modf``, ``cmath.polar``, ``divmod``: functions with two results."""
     name = function.__name__
-    run = arithmetic.polar if name == "polar" else getattr(np, name, None)
+    run = arithmetic.CMATH["polar"] if name == "polar" else getattr(np, name, None)
     converts = [CONVERT_DTYPE[dtype] for dtype in dtypes]
     if name == "divmod":
         return lambda a, b: (converts[0](floor_divide(a, b)), converts[1](remainder(a, b)))
