@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from warpsim.core.memory import Array
-from warpsim.ptx.instruction import CONVERGENT, TYPES, WORD, Ptx, i4, instruction, literal
+from warpsim.ptx.instruction import CONVERGENT, TYPES, WORD, Ptx, i4, instruction
 from warpsim.ptx.mbarrier import HOPPER, MBarriers
 
 
@@ -40,14 +40,13 @@ class Clusters(MBarriers):
 
 
 # ---------------------------------------------------------------------- code
-@instruction("literal", by_warp=True, hopper=True)
+@instruction("literal", known=range(1, 9), by_warp=True, hopper=True)
 def cluster(n):
     """``cluster(n)``: n blocks side by side along x are one cluster; a literal, in the kernel."""
-    blocks = literal("cluster", n, 1, 8)
 
     def generate(context, builder, signature, args):
         notes = cgutils.get_or_insert_named_metadata(builder.module, "nvvm.annotations")
-        for axis, size in (("x", blocks), ("y", 1), ("z", 1)):
+        for axis, size in (("x", n.literal_value), ("y", 1), ("z", 1)):
             text = ir.MetaDataString(builder.module, f"cluster_dim_{axis}")
             notes.add(builder.module.add_metadata((builder.function, text, WORD(size))))
         return context.get_dummy_value()
@@ -91,15 +90,13 @@ def named_barrier(number, threads):
     return Ptx("bar.sync $0, $1;", CONVERGENT)
 
 
-@instruction("literal", by_warp=True)
+@instruction("literal", known=range(24, 257, 8), by_warp=True)
 def setmaxnreg_dec(n):
     """``setmaxnreg_dec(n)``: a warpgroup's threads keep n registers each; a literal."""
-    count = literal("setmaxnreg_dec", n, 24, 256, 8)
-    return Ptx(f"setmaxnreg.dec.sync.aligned.u32 {count};", CONVERGENT)
+    return Ptx(f"setmaxnreg.dec.sync.aligned.u32 {n.literal_value};", CONVERGENT)
 
 
-@instruction("literal", by_warp=True)
+@instruction("literal", known=range(24, 257, 8), by_warp=True)
 def setmaxnreg_inc(n):
     """``setmaxnreg_inc(n)``: a warpgroup's threads wait until they have n registers each."""
-    count = literal("setmaxnreg_inc", n, 24, 256, 8)
-    return Ptx(f"setmaxnreg.inc.sync.aligned.u32 {count};", CONVERGENT)
+    return Ptx(f"setmaxnreg.inc.sync.aligned.u32 {n.literal_value};", CONVERGENT)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from numba.core.errors import TypingError
 from numpy import ndarray
 
 from warpsim.core.memory import Array
@@ -179,19 +178,7 @@ def commit_copies():
     return Ptx("cp.async.commit_group;")
 
 
-def _an_integer(name: str, takes: list[str], kinds: tuple) -> str | None:
-    return None if isinstance(kinds[0], types.Integer) else f"{WAITS_FOR}, not {kinds[0]}"
-
-
-def _not_negative(name: str, most: types.Type) -> str | None:
-    return WAITS_FOR if getattr(most, "literal_value", 0) < 0 else None
-
-
-@instruction("literal", each=_an_integer, check=_not_negative, unknown=WAITS_FOR,
-             twin=AsyncCopies.wait_copies)  # fmt: skip
+@instruction("literal", known=range(1 << 31), unknown=WAITS_FOR, twin=AsyncCopies.wait_copies)
 def wait_copies(most):
     """``wait_copies(n)``: wait until at most the newest n groups are in flight; n is a literal."""
-    groups = getattr(most, "literal_value", -1)
-    if groups < 0:
-        raise TypingError(WAITS_FOR)
-    return Ptx(f"cp.async.wait_group {groups};")
+    return Ptx(f"cp.async.wait_group {most.literal_value};")

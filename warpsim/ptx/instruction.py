@@ -88,15 +88,16 @@ class Instruction(Intrinsic):
     and ``more`` what that takes besides; without one it has no effect there. ``by_warp``: its warps
     wait for each other, and run one after the other; ``writes``: to its first argument; ``hopper``:
     no other GPU is compiled for. ``each(name, takes, kinds)`` says what is wrong with arguments one
-    by one, ``check(name, *kinds)`` what else is: literals have their value in the simulator;
-    ``unknown`` is said of a literal that is none.
+    by one, ``check(name, *kinds)`` what else is. ``unknown`` is said of a literal that is none of
+    the ``known`` ones.
     """
 
     def __init__(
         self, function: Callable, takes: str = "", gives: Any = types.none, *,
         twin: Callable | str | None = None, more: Mapping[str, Any] | None = None,
         by_warp: bool = False, writes: bool = False, hopper: bool = False,
-        each: Callable | None = None, check: Callable | None = None, unknown: str = "",
+        each: Callable | None = None, check: Callable | None = None, known: range = range(0),
+        unknown: str = "",
     ):  # fmt: skip
         super().__init__(function)
         name = function.__name__
@@ -104,8 +105,10 @@ class Instruction(Intrinsic):
         self.twin = getattr(twin, "__name__", twin)
         self.by_warp, self.writes, self.hopper = by_warp, writes, hopper
         self.each, self.check = each or _argument_by_argument, check or (lambda *kinds: None)
-        known = f"{name} takes an integer that is known when the kernel is compiled"
-        self.unknown = unknown or known
+        self.known, self.unknown = known, unknown
+        if known and not unknown:
+            ends = f"{known[0]} to {known[-1]}, in steps of {known.step}"
+            self.unknown = f"{name} takes a literal from {ends}"
         INSTRUCTIONS[name] = self
         names.register(self, f"pieces.{name}", self.type_of_call)
 
@@ -125,6 +128,10 @@ class Instruction(Intrinsic):
         if len(kinds) != count:
             given = f"{len(kinds)} given" if kinds else "none given"
             return f"{name} takes {count} argument{'s' * (count != 1)}, {given}"
+        for take, kind in zip(self.takes, kinds, strict=True):
+            if take == "literal" and getattr(kind, "literal_value", None) not in self.known:
+                return f"{self.unknown}, not {getattr(kind, 'literal_value', kind)}"
+        kinds = tuple(map(types.unliteral, kinds))
         return self.each(name, self.takes, kinds) or self.check(name, *kinds)
 
     def result(self, kinds: tuple[types.Type, ...]) -> types.Type:
@@ -138,7 +145,7 @@ class Instruction(Intrinsic):
 
         @functools.wraps(function)
         def typed(typing, *kinds, **named):
-            wrong = self.refusal(tuple(map(types.unliteral, kinds)), tuple(named))
+            wrong = self.refusal(kinds, tuple(named))
             if wrong is not None:
                 raise TypingError(wrong)
             if self.hopper:
@@ -155,21 +162,17 @@ class Instruction(Intrinsic):
     # ------------------------------------------------------------------ in the simulator
     def type_of_call(self, typer: Expressions, node: ast.Call) -> types.Type:
         """The type of a call, with the types that its operands are converted to noted."""
-        source = typer.source
         kinds = tuple(plain(typer.expression(argument)) for argument in node.args)
-        wrong = self.refusal(kinds, tuple(str(keyword.arg) for keyword in node.keywords))
+        typer.typing.operands[node] = kinds
         known = list(kinds)
-        for n, take in enumerate(self.takes if wrong is None else ()):
-            if take == "literal":
-                value = source.static(node.args[n])
-                wrong = wrong or (None if type(value) is int else self.unknown)
-                known[n] = types.literal(value) if type(value) is int else known[n]
-        wrong = wrong or self.check(self.__name__, *known)
+        for n, (take, argument) in enumerate(zip(self.takes, node.args)):
+            if take == "literal" and type(value := typer.source.static(argument)) is int:
+                known[n] = types.literal(value)
+        wrong = self.refusal(tuple(known), tuple(str(keyword.arg) for keyword in node.keywords))
         if wrong is not None:
-            raise source.refused(node, wrong)
+            raise typer.source.refused(node, wrong)
         if self.writes:
             typer.check_mutable(node, kinds[0])
-        typer.typing.operands[node] = kinds
         return self.result(tuple(known))
 
     def code_of_call(self, emitter: Emitter, node: ast.Call) -> str:
@@ -276,14 +279,6 @@ def needs_hopper(name: str) -> None:
             f"{name} is an instruction of compute capability 9.0 (H100, H200): choose a method for "
             f"{here[0]}.{here[1]}"
         )
-
-
-def literal(name: str, value: Any, low: int, high: int, step: int = 1) -> int:
-    """The value of a literal's type, if it is one of these."""
-    number = getattr(value, "literal_value", None)
-    if number is None or not low <= number <= high or number % step:
-        raise TypingError(f"{name} takes a literal from {low} to {high}, in steps of {step}")
-    return int(number)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from warpsim.core.interface import start_of
 from warpsim.core.memory import Array
 from warpsim.core.number_types import BFLOAT16, bfloat16
 from warpsim.host import libcuda
-from warpsim.ptx.instruction import CONVERGENT, LONG, Ptx, i4, instruction, literal
+from warpsim.ptx.instruction import CONVERGENT, LONG, Ptx, i4, instruction
 from warpsim.ptx.mbarrier import HOPPER, MBarriers
 from warpsim.ptx.memory import of_lane
 from warpsim.watch.counts import Count
@@ -458,11 +458,10 @@ def commit_stores():
     return Ptx("cp.async.bulk.commit_group;", CONVERGENT)
 
 
-@instruction("literal", twin=Tma.wait_stores, by_warp=True)
+@instruction("literal", known=range(8), twin=Tma.wait_stores, by_warp=True)
 def wait_stores(most):
     """``wait_stores(n)``: until at most the newest n groups have not read their tile; a literal."""
-    groups = literal("wait_stores", most, 0, 7)
-    return Ptx(f"cp.async.bulk.wait_group.read {groups};", CONVERGENT)
+    return Ptx(f"cp.async.bulk.wait_group.read {most.literal_value};", CONVERGENT)
 
 
 @instruction("map", by_warp=True)

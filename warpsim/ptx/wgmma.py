@@ -44,7 +44,6 @@ from warpsim.ptx.instruction import (
     assembly,
     f4,
     instruction,
-    literal,
     named,
     u4,
 )
@@ -321,12 +320,6 @@ def _products(name: str, sums, a, a_index, b, *_) -> str | None:
     return None
 
 
-def _misfit(value: types.Type, step: int, most: int, words: str) -> str | None:
-    """What is wrong with a literal that is no multiple of a step."""
-    number = getattr(value, "literal_value", step)
-    return None if number in range(step, most + 1, step) else f"{words}, not {number}"
-
-
 def _as_sums(sums, *_) -> types.Type:
     return sums
 
@@ -347,26 +340,17 @@ def _shared(layout: str) -> Instruction:
 wgmma_nt, wgmma_nn, wgmma_tn, wgmma_tt = map(_shared, ("nt", "nn", "tn", "tt"))
 
 
-def _deep(name: str, sums, a, a_index, b, b_index, depth, keep) -> str | None:
-    wrong = _misfit(depth, 16, DEPTH, f"{name} multiplies 16, 32, 48 or {DEPTH} deep")
-    return wrong or _products(name, sums, a, a_index, b)
-
-
-@instruction("sums factor index factor index literal number", _as_sums, check=_deep,
-             twin=Hopper.wgmma, by_warp=True, hopper=True)  # fmt: skip
+@instruction("sums factor index factor index literal number", _as_sums, check=_products,
+             known=range(16, 65, 16), twin=Hopper.wgmma, by_warp=True, hopper=True)  # fmt: skip
 def wgmma_nt_deep(sums, a, a_index, b, b_index, depth, keep):
     """``sums = wgmma_nt_deep(sums, a, a_index, b, b_index, depth, keep)``: begin sums + a b.
 
     As `wgmma_nt`, of the first `depth` numbers of each row: 16, 32, 48 or 64, a literal.
     """
-    return _multiply("nt", literal("wgmma_nt_deep", depth, 16, DEPTH, 16))
+    return _multiply("nt", depth.literal_value)
 
 
-def _in_registers(name: str, sums, words, b, index, depth, keep) -> str | None:
-    return _misfit(depth, 16, 256, f"{name} multiplies 16, 32, ... 256 deep")
-
-
-@instruction("sums words factor index literal number", _as_sums, check=_in_registers,
+@instruction("sums words factor index literal number", _as_sums, known=range(16, 257, 16),
              twin=Hopper.wgmma_rn, by_warp=True, hopper=True)  # fmt: skip
 def wgmma_rn(sums, words, b, index, depth, keep):
     """``sums = wgmma_rn(sums, words, b, index, depth, keep)``: begin sums + a b.
@@ -375,18 +359,13 @@ def wgmma_rn(sums, words, b, index, depth, keep):
     for 64 columns, one after another; `depth`, a literal, is a multiple of 16. Without `keep` the
     sums begin at 0.
     """
-    return _multiply("rn", literal("wgmma_rn", depth, 16, 256, 16))
+    return _multiply("rn", depth.literal_value)
 
 
-def _zeros(name: str, n: types.Type) -> str | None:
-    return _misfit(n, 8, 256, f"{name} makes 8, 16, ... 256 columns")
-
-
-@instruction("literal", lambda n: types.UniTuple(f4, n.literal_value // 2), check=_zeros,
-             twin=Sums.wgmma_zeros, by_warp=True)  # fmt: skip
+@instruction("literal", lambda n: types.UniTuple(f4, n.literal_value // 2),
+             known=range(8, 257, 8), twin=Sums.wgmma_zeros, by_warp=True)  # fmt: skip
 def wgmma_zeros(n):
     """``sums = wgmma_zeros(n)``: zeros for n columns, a literal."""
-    literal("wgmma_zeros", n, 8, 256, 8)
 
     def generate(context, builder, signature, args):
         kind = signature.return_type
@@ -395,11 +374,10 @@ def wgmma_zeros(n):
     return generate
 
 
-@instruction("literal", twin=Hopper.wgmma_wait, by_warp=True)
+@instruction("literal", known=range(8), twin=Hopper.wgmma_wait, by_warp=True)
 def wgmma_wait(most):
     """``wgmma_wait(n)``: until at most the newest n products are in flight; a literal."""
-    groups = literal("wgmma_wait", most, 0, 7)
-    return Ptx(f"wgmma.wait_group.sync.aligned {groups};", CONVERGENT)
+    return Ptx(f"wgmma.wait_group.sync.aligned {most.literal_value};", CONVERGENT)
 
 
 @instruction("sums", _as_sums, twin=Hopper.wgmma_sums, by_warp=True)
