@@ -187,7 +187,6 @@ def collecting(wanted: bool) -> Iterator[Collected | None]:
 
 
 def _flush() -> None:
-    """What the program printed comes first, unless nobody reads it, or it was closed."""
     with suppress(OSError, ValueError):
         sys.stdout.flush()
 
@@ -216,7 +215,6 @@ def _told(collected: Collected | None, status: int, whole: bool) -> int:
 # ---------------------------------------------------------------------- limits
 @contextmanager
 def _limits(options: argparse.Namespace, finish: Callable[[int], int]) -> Iterator[None]:
-    """Hold a program to its time and its memory."""
     with _limited_memory(options.memory), ExitStack() as stack:
         if options.seconds:
             timer = threading.Timer(options.seconds, _end, (options.seconds, finish))

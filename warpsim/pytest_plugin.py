@@ -192,7 +192,6 @@ class Looking:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
-        """A process of pytest-xdist ends: take over what it has found."""
         self.suite.merge(getattr(node, "workeroutput", {}).get("warpsim"))
 
     @pytest.hookimpl(trylast=True)

@@ -115,7 +115,6 @@ def _module(name: str, names: dict[str, Any]) -> _Cuda:
 
 
 def _stand_ins() -> dict[str, ModuleType]:
-    """The modules that a program gets, by their names."""
     scalars = {name: getattr(types, name) for name in types.__all__ if hasattr(types, name)}
     own = {name: value for name, value in vars(host).items() if not name.startswith("_")}
     times = {"event": lambda timing=True: _TimelessEvent(), "Event": _TimelessEvent}

@@ -89,7 +89,6 @@ class Suite:
         return ""
 
     def merge(self, other: dict[str, Any] | None) -> None:
-        """Take over what another process has found, as its `as_json` gives it."""
         if other is None:
             return
         self.launches += other["launches"]
@@ -110,7 +109,6 @@ class Suite:
 
     @property
     def stale(self) -> list[tuple]:
-        """Entries of the baseline that no test has met."""
         return sorted(self.known - self.met)
 
     def as_json(self) -> dict[str, Any]:
@@ -126,7 +124,6 @@ class Suite:
         return sorted(told, key=lambda one: (not one.failed, not one.error, -len(one.tests)))
 
     def write(self, file: Path) -> None:
-        """All findings as a file, written whole or not at all."""
         write_json(file, self.as_json())
 
     def rebase(self, file: Path) -> None:

@@ -203,7 +203,6 @@ def complex_power(a, b):
 
 
 def _complex_value(result):
-    """An array of lanes, or the one value that all share."""
     if result.ndim:
         return result
     return complex(result) if result.dtype == np.complex128 else result[()]

@@ -39,7 +39,6 @@ class Mask:
 
     @property
     def warps(self) -> int:
-        """Number of warps with at least one active lane."""
         if self._warps is None:
             self._warps = int(np.count_nonzero(in_warps(self.active)))
         return self._warps
@@ -60,7 +59,6 @@ class Mask:
         return False
 
     def part(self, active: ndarray) -> "Mask":
-        """The mask of some of its lanes."""
         count = int(np.count_nonzero(active))
         if count == 0:
             return EMPTY

@@ -83,7 +83,6 @@ def rows_of(counters: Counters, kernel: str, source: str, findings: tuple) -> li
 
 
 def _docstring(source: str) -> range:
-    """The lines of the docstring, which says nothing about traffic."""
     with suppress(SyntaxError, IndexError, AttributeError, TypeError):  # no source of a function
         function = ast.parse(textwrap.dedent(source)).body[0]
         if ast.get_docstring(function) is not None and len(function.body) > 1:

@@ -35,13 +35,10 @@ LEGEND = {"fontsize": SMALL, "frameon": False, "labelcolor": INK}
 
 
 def _in_ink(write: Callable) -> Callable:
-    """A method that writes, with `WORDS` where its call does not say."""
     return wraps(write)(lambda self, *given, **more: write(self, *given, **(WORDS | more)))
 
 
 def _plain_legend(make: Callable) -> Callable:
-    """A method that makes a legend, with `LEGEND` where its call does not say."""
-
     @wraps(make)
     def method(self, *given: Any, **more: Any) -> Legend:
         legend = make(self, *given, **(LEGEND | more))

@@ -23,7 +23,6 @@ class Clusters(MBarriers):
         return self.scheduler.blocks.index(self.its)
 
     def load4_cluster(self, array: Array, index, rank, site: int) -> tuple:
-        """Four neighbours of the same array of another block of the cluster."""
         self.needs(HOPPER, "another block's shared memory", site)
         its, here = self.scheduler.blocks[self.uniform(rank, site)], array.root
         flat = its.memory[here.address : here.address + here.flat.nbytes].view(here.dtype)

@@ -47,7 +47,6 @@ class AsyncCopies(Accesses):
     """What the running threads copy asynchronously."""
 
     def copy_async(self, to: Array, index, source: Array, place, count, site, other, values=None):
-        """Begin to copy ``count`` elements; they arrive when ``wait_copies`` waits for them."""
         self.needs((8, 0), "an asynchronous copy (cp.async)", site)
         if to.space != "shared" or source.space != "global":
             raise typing_error(
@@ -74,12 +73,10 @@ class AsyncCopies(Accesses):
                 to.root.pending[elements[mask.indices]] = self.base + site + 1
 
     def commit_copies(self, site: int) -> None:
-        """Close each active thread's group of the copies begun since its last one."""
         self.needs((8, 0), "a group of asynchronous copies (cp.async)", site)
         self.groups = self.groups + (self.mask.active if self.mask else 0)
 
     def wait_copies(self, most: int, site: int) -> None:
-        """Let the copies of the active threads arrive, but not those of their newest groups."""
         self.needs((8, 0), "waiting for asynchronous copies (cp.async)", site)
         here, base = self.mask, self.base
         if not here:
@@ -98,7 +95,6 @@ class AsyncCopies(Accesses):
         self.copies = [copy for copy in self.copies if copy.active.any()]
 
     def copy8_async(self, to: Array, index, source: Array, place, count, site: int) -> None:
-        """Begin to copy 8 elements of 16 bits: the first ``count`` are read, the others are 0."""
         self.needs((8, 0), "an asynchronous copy (cp.async)", site)
         whole = np.broadcast_to(np.asarray(count), (self.lanes,))
         values = tuple(np.zeros(self.lanes, source.dtype) for _ in range(8))

@@ -67,7 +67,6 @@ class Intrinsic:
 
     @functools.cached_property
     def _numba_type_(self) -> types.Type:
-        """What Numba compiles."""
         from numba.cuda.descriptor import cuda_target
         from numba.cuda.extending import intrinsic
 
@@ -135,12 +134,10 @@ class Instruction(Intrinsic):
         return self.each(name, self.takes, kinds) or self.check(name, *kinds)
 
     def result(self, kinds: tuple[types.Type, ...]) -> types.Type:
-        """The type of a call that is not refused."""
         return self.gives if isinstance(self.gives, types.Type) else self.gives(*kinds)
 
     @property
     def typed(self) -> Callable:
-        """The typing function of the intrinsic."""
         function = self.__wrapped__
 
         @functools.wraps(function)
@@ -176,7 +173,6 @@ class Instruction(Intrinsic):
         return self.result(tuple(known))
 
     def code_of_call(self, emitter: Emitter, node: ast.Call) -> str:
-        """Code of a call in a lane program."""
         emitter.by_warp |= self.by_warp
         if self.__name__ == "cluster":
             emitter.cluster = emitter.source.static(node.args[0])
@@ -235,7 +231,6 @@ def _argument_by_argument(name: str, takes: list[str], kinds: tuple) -> str | No
 
 
 def _unfit(take: str, kind: Any, before: Any) -> str | None:
-    """What an argument should be, if it is not."""
     if take in ELEMENTS:
         wanted = ELEMENTS[take]
         fits = isinstance(kind, types.Array) and kind.ndim > 0
@@ -295,7 +290,6 @@ class Ptx:
     bits: bool = False  # numbers are moved as bits, whatever their type is
 
     def generate(self, takes: list[str], context, builder, signature, args) -> Any:
-        """Write the instruction."""
         given, spaces = [], iter(self.spaces)
         for n, take in enumerate(takes):
             kind, value = signature.args[n], args[n]

@@ -43,7 +43,6 @@ class MBarrier:
     landed: list[Callable] = field(default_factory=list)  # of phases that ended
 
     def settle(self) -> None:
-        """End the phase if nothing is missing."""
         if self.pending == 0 and self.announced == self.arrived:
             self.phase += 1
             self.pending, self.announced, self.arrived = self.count, 0, 0
@@ -56,7 +55,6 @@ class MBarrier:
         return self.phase & 1 != parity
 
     def state(self, parity: int) -> str:
-        """What keeps a phase from ending, in words."""
         text = f"at {self.name} for the end of a phase of parity {parity}: {self.phase} have ended"
         text += f", and {self.count - self.pending} of {self.count} have arrived in the next"
         if self.announced != self.arrived:
@@ -81,7 +79,6 @@ class MBarriers:
         return agent
 
     def wrong(self, kind: str, site: int, text: str) -> None:
-        """A finding of what one of the active lanes does."""
         self.found(kind, text, site, self.one_lane())
 
     def uniform(self, value, site: int) -> int:
@@ -139,7 +136,6 @@ class MBarriers:
         self.mbarrier_expect(array, index, 0, site, rank)
 
     def mbarrier_expect(self, array: Array, index, size, site: int, rank=-1) -> None:
-        """Each active lane arrives, and announces some bytes of copies."""
         for address, name, number, to, lanes in self._chosen(array, index, site, size, rank):
             its = self.its if to < 0 else self.scheduler.blocks[to]
             barrier = self._mbarrier(its, address, name, site)
@@ -159,7 +155,6 @@ class MBarriers:
             barrier.settle()
 
     def mbarrier_wait(self, array: Array, index, parity, site: int) -> None:
-        """Wait until the phase of a parity has ended; its copies arrive then."""
         for address, name, wanted, _ in self._chosen(array, index, site, parity):
             barrier = self._mbarrier(self.its, address, name, site)
             if barrier is None:
@@ -194,7 +189,6 @@ class MBarriers:
             self.wrong("race", site, self._unordered(clash, agent, writes, what))
 
     def _unordered(self, clash: Conflict, agent: int, writes: bool, what: str) -> str:
-        """An access that conflicts with an earlier one, in words."""
         agents, line = self.scheduler.agents, self.sites[clash.site].line
         asynchronous = clash.agent in agents
         who = agents.get(clash.agent, f"warp {clash.agent}")

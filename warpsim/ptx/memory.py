@@ -40,7 +40,6 @@ class Accesses:
     """Accesses of the running threads of several elements at once."""
 
     def load_vector(self, array: Array, index: tuple, count: int, site: int, cached=""):
-        """``count`` neighbouring elements of each lane, as a tuple; one of them as a number."""
         if cached:
             self._check_global(array, site, cached)
         uniform, varying, bad = self._reach(array, index, count, site, "load")
@@ -54,7 +53,6 @@ class Accesses:
         return values if count > 1 else values[0]
 
     def store_vector(self, array: Array, index: tuple, values, count: int, site: int, cached=""):
-        """Write ``count`` neighbouring elements of each active lane."""
         if cached:
             self._check_global(array, site, cached)
         uniform, varying, bad = self._reach(array, index, count, site, "store")
@@ -155,7 +153,6 @@ class Accesses:
         self.found("misaligned", text, site, lane)
 
     def _count_vector(self, array: Array, uniform, varying, bad, count: int, site: int, op: str):
-        """Count one access of ``count`` elements a lane."""
         if self.counters is None or array.space == "constant":
             return
         mask = self.active_part(bad)
@@ -170,7 +167,6 @@ class Accesses:
                 self.counters.touch(array, elements + e)
 
     def needs(self, capability: tuple[int, int], what: str, site: int) -> None:
-        """Refuse what the simulated GPU has not."""
         gpu = self.launch.gpu
         if gpu.compute_capability < capability:
             have = ".".join(map(str, gpu.compute_capability))
@@ -234,7 +230,6 @@ def _stored(name: str, array: types.Array, index: types.Type, value: types.Type)
 
 # ---------------------------------------------------------------------- code
 def _wide(context, builder, signature, args, count: int) -> tuple[Any, Any, int]:
-    """A pointer to neighbours as one, the type of one, and bytes of all."""
     kind = signature.args[0].dtype
     one, size = context.get_data_type(kind), count * kind.bitwidth // 8
     place = pointer(context, builder, signature, args, 0)
@@ -301,7 +296,6 @@ _VALUES = {1: "value", 2: "(v0, v1)", 4: "(v0, v1, v2, v3)"}
 
 
 def _access(name: str, does: str) -> Instruction:
-    """The instruction of a name."""
     count, cached = count_of(name), name.partition("_")[2]
     more = {"count": count} | ({"cached": cached} if cached else {})
     if name.startswith("load"):

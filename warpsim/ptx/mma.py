@@ -77,13 +77,11 @@ class TensorCores(Accesses):
     """What the running threads do with matrices in the registers of a warp."""
 
     def split_halves(self, x, y, site: int):
-        """Two float32 as two pairs of float16: upper parts, and what they leave."""
         pair = _side_by_side(x, y)
         upper = pair.astype(np.float16)
         return _words(upper), _words((pair - upper.astype(np.float32)).astype(np.float16))
 
     def round_tf32(self, x, site: int):
-        """float32 with 10 bits of fraction."""
         self.needs((8, 0), "rounding to TF32", site)
         rounded = cut_tf32(np.atleast_1d(np.asarray(x, np.float32)), 0x1000)
         return rounded if np.ndim(x) else rounded[0]
@@ -144,7 +142,6 @@ class TensorCores(Accesses):
         self.found("barrier-divergence", text, site, lane)
 
     def ldmatrix(self, array: Array, index: tuple, transposed: bool, site: int):
-        """Four matrices of 8 x 8; lane 8 i + r gives the start of row r of matrix i."""
         self.needs((7, 5), "ldmatrix", site)
         self._shared_rows(array, "ldmatrix", site)
         values = self.load_vector(array, index, 8, site) if self.mask else (0,) * 8
@@ -156,7 +153,6 @@ class TensorCores(Accesses):
         return tuple(words[:, number].reshape(-1).copy() for number in range(4))
 
     def stmatrix(self, array: Array, index: tuple, values, site: int):
-        """Write four 8 x 8 matrices, as `ldmatrix` reads them."""
         self.needs((9, 0), "stmatrix", site)
         self._shared_rows(array, "stmatrix", site)
         words = np.zeros((self.lanes // 32, 4, 32), np.uint32)
@@ -180,7 +176,6 @@ class TensorCores(Accesses):
         return widened(words.view(np.uint16), bfloat).reshape(-1, 2)
 
     def packed(self, x, y, bfloat: bool, site: int):
-        """Two float32 as the 16-bit parts of a word."""
         if bfloat:
             self.needs((8, 0), "rounding to bfloat16", site)
         pair = _side_by_side(x, y)
@@ -239,7 +234,6 @@ def _product(shape: str) -> Callable:
 
 
 def _mma(takes: str, kind: str, each: Callable | None = _all_types) -> Callable:
-    """Declare a product."""
     more = {"kind": kind}
     return instruction(takes, TYPES["f4x4"], each=each, twin=TensorCores.mma, more=more)
 
@@ -359,7 +353,6 @@ def split_halves(x, y):
 
 
 def _pair(builder, x, y) -> Any:
-    """Two float32, rounded to float16, side by side."""
     value = ir.Constant(ir.VectorType(ir.HalfType(), 2), ir.Undefined)
     for e, part in enumerate((x, y)):
         half = builder.fptrunc(part, ir.HalfType())

@@ -56,7 +56,6 @@ class TensorMapType(types.UniTuple):
 
     @property
     def key(self) -> Any:
-        """What tells types apart."""
         return self.element, self.box, self.swizzle
 
     def __unliteral__(self) -> "TensorMapType":
@@ -124,7 +123,6 @@ class TensorMap:
         return BEFORE + WORDS + AFTER
 
     def __iter__(self) -> Iterator[int]:
-        """What a launch by Numba passes."""
         return iter((0,) * BEFORE + self.words() + (0,) * AFTER)
 
 
@@ -215,7 +213,6 @@ class Box:
         self.matrix = np.lib.stride_tricks.as_strided(flat, array.shape, array.byte_strides)
 
     def parts(self, corner: tuple[int, int]) -> tuple[tuple, tuple]:
-        """The parts of the box and of the matrix that lie in each other."""
         inside, there = [], []
         for at, size, whole in zip(corner, self.box, self.array.shape, strict=True):
             low = min(max(at, 0), whole)
@@ -270,13 +267,11 @@ class Tma(MBarriers):
             store.copy()
 
     def same_start(self, source: Box, other: Box, site: int) -> int:
-        """Whether two tensors begin in one place."""
         return int(start_of(source.matrix) == start_of(other.matrix))
 
     def tma_load(
         self, to: Array, index, source: Box, corner, bars: Array, bar, mask=None, *, site: int
     ) -> None:
-        """Begin to copy a box of a tensor to shared memory; it arrives at an mbarrier."""
         self.needs(HOPPER, "a TMA copy", site)
         for start, place, what in self._boxes(to, index, source, corner, site):
             address, name, *_ = self._chosen(bars, bar, site)[0]
@@ -290,7 +285,6 @@ class Tma(MBarriers):
                 self._fly(its, address, name, source, start, values, what, site)
 
     def _fly(self, its, address: int, name: str, source: Box, start: int, values, what, site):
-        """A box is in flight to a block's shared memory."""
         barrier = self._mbarrier(its, address, name, site, asynchronous=True)
         if barrier is None:
             return
@@ -382,7 +376,6 @@ class Tma(MBarriers):
             races._report_race(array, op, site, *clash[1:])
 
     def tma_store(self, box: Box, corner, source: Array, index, site: int) -> None:
-        """Begin to copy a box from shared memory to a tensor."""
         self.needs(HOPPER, "a TMA copy", site)
         for start, place, what in self._boxes(source, index, box, corner, site):
             self._count_box(box, place, site, "store")
@@ -398,14 +391,12 @@ class Tma(MBarriers):
             self.stores.append(Store(copy, self.one_lane(), self.base + site, step))
 
     def commit_stores(self, site: int) -> None:
-        """Close the group of the TMA stores begun since the last one."""
         self.store_groups += 1
         for store in self.stores:
             if store.group is None and self.mask and self.mask.active[store.lane]:
                 store.group = self.store_groups
 
     def wait_stores(self, most: int, site: int) -> None:
-        """Wait until at most so many groups of this thread's stores are in flight."""
         newest = self.store_groups - most
         for store in list(self.stores):
             mine = self.mask and self.mask.active[store.lane]

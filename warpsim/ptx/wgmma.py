@@ -91,7 +91,6 @@ class Sums:
     """What any threads do with the sums of a warpgroup."""
 
     def unpack_sums(self, array: Array, values: tuple, site: int) -> None:
-        """All elements of a tuple into a local array."""
         for number, value in enumerate(values):
             self.store(array, (number,), value, site)
 
@@ -201,7 +200,6 @@ class Hopper(Tma, Clusters, Sums):
         self.made += 1
 
     def wgmma_wait(self, most: int, site: int) -> None:
-        """Wait until at most so many products are in flight; the whole warpgroup makes them."""
         group = self.its.products.get(self.warp // 4, ())
         while len(self.products) > most:
             number = self.made - len(self.products)

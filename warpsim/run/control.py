@@ -218,7 +218,6 @@ class Control:
         self.state.mask = EMPTY
 
     def leave(self, frame: Frame):
-        """The end of a call: its lanes come back together."""
         if not frame.kernel:
             self.state.mask = frame.entry
         return None if frame.value is UNSET else frame.value
@@ -238,7 +237,6 @@ class Control:
         return (self.state.mask, EMPTY) if loop.broken is None else self.split(~loop.broken)
 
     def skip(self, loop: Loop) -> None:
-        """``continue``"""
         active = self.state.mask.active
         loop.skipped = active if loop.skipped is None else loop.skipped | active
         self.state.mask = EMPTY

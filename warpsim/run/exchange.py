@@ -23,7 +23,6 @@ class Exchange:
         self.observer.barrier_passed()
 
     def syncthreads_count(self, predicate, site: int):
-        """How many threads of the block have a predicate that is not 0."""
         return self._vote_of_block(predicate, site)[0]
 
     def syncthreads_and(self, predicate, site: int):
@@ -62,7 +61,6 @@ class Exchange:
             state.found("barrier-divergence", text, site, group * active.shape[1] + missing)
 
     def grid_sync(self, site: int) -> None:
-        """All threads of the grid that have not returned wait for each other."""
         self.check_barrier(site, "grid")
         self.observer.grid_passed()
 
@@ -176,7 +174,6 @@ class Exchange:
         return (yes == 0) | (yes == (self._ballot(True) & members))
 
     def match_any_sync(self, members, value, site: int):
-        """The lanes of the warp that hold the same value as this one."""
         self.check_members(members, site)
         return _signed(self._equal_lanes(value) & members)
 

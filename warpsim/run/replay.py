@@ -108,7 +108,6 @@ class Transcript:
         self.memory: list[ndarray] = []
 
     def add(self, event: int, words: str, site: Site | None) -> None:
-        """One thing that the threads do."""
         model, number = self.model, len(self.events)
         if self.most is not None and number >= self.most:
             raise EndlessLoop("a run with other values in unwritten memory does not end")
@@ -132,7 +131,6 @@ class Transcript:
 
     @property
     def everywhere(self) -> str:
-        """What stands in where no single place is tried."""
         return self.fill if self.only is None else ELSEWHERE
 
     def keep_compared(self, place: tuple, active: ndarray, marks: ndarray):
@@ -245,7 +243,6 @@ class ReplayObserver(SilentObserver):
         return elements, elements.tobytes()
 
     def _substitute(self, array: Array, place: ndarray, op: str) -> None:
-        """Write the stand-in to the unwritten elements that the tried place reads."""
         root = array.root
         place = place[~root.written[place]]
         if len(place):

@@ -85,7 +85,6 @@ class Geometry:
         return (self.lane + self.start).astype(np.int32)
 
     def index(self, axis: int):
-        """The thread's index in the whole grid along an axis."""
         if axis not in self._indices:
             first = self._block_axis(axis) * self.block_shape[axis]
             self._indices[axis] = first + self.threadIdx[axis]
@@ -94,11 +93,9 @@ class Geometry:
     indices = property(lambda self: tuple(map(self.index, range(3))))
 
     def grid(self, dimensions: int):
-        """``cuda.grid``"""
         return self.index(0) if dimensions == 1 else self.indices[:dimensions]
 
     def gridsize(self, dimensions: int):
-        """``cuda.gridsize``"""
         sizes = tuple(map(operator.mul, self.grid_shape, self.block_shape))
         return sizes[0] if dimensions == 1 else sizes[:dimensions]
 
@@ -137,7 +134,6 @@ class State:
 
     @property
     def alive(self) -> ndarray:
-        """The lanes that have not returned."""
         return self.root.active if self.exited is None else self.root.active & ~self.exited
 
     def active_part(self, bad: ndarray | None) -> Mask:
@@ -180,7 +176,6 @@ class State:
         return self.sites[self.base + number]
 
     def where(self, lane: int) -> Where:
-        """Block and thread of a lane."""
         return self.geometry.where(self.geometry.start + lane)
 
     def spelled(self, array: Array, element: int) -> str:

@@ -53,7 +53,6 @@ class Threads:
             state.base, state.calling = outer, calling
 
     def again(self, program, *arguments):
-        """Call the device function that is running, from inside itself."""
         state = self.state
         state.depth += 1
         if state.depth > DEEPEST:

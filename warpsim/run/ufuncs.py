@@ -303,7 +303,6 @@ def _element(kind: types.Type) -> types.Type:
 
 
 def _core_dimensions(layout: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """The names in a layout such as ``"(m,n),(n)->(m)"``."""
     sides = layout.replace(" ", "").split("->")
     parts = [re.findall(r"\(([\w,]*)\)", side) for side in sides]
     if len(parts) != 2 or not all(parts):

@@ -68,7 +68,6 @@ class Inputs:
         return made, [self.renewed(value, copies) for value in self.values]
 
     def copies(self) -> dict[int, ndarray]:
-        """Memory for another run."""
         return {key: kept.copy(order="K") for key, (_, kept) in self._kept.items()}
 
     def renewed(self, value: Any, copies: dict[int, ndarray]) -> Any:
@@ -106,7 +105,6 @@ class Again:
         self.launch, self.program, self.chunks = launch, program, chunks
 
     def findings(self) -> dict[tuple[str, Site], Finding]:
-        """The findings, by kind and place."""
         try:
             base, end = self._first()
         except Unsupported:  # a value is no longer one for all threads, as it was when traced

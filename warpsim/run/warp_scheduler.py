@@ -198,7 +198,6 @@ class Barriers(Exchange):
             state.counters.barriers[its.number] += 1
 
     def named_barrier(self, number, threads, site: int) -> None:
-        """Wait for other warps of the block, so many threads in all."""
         number, threads = (self.warp.ptx.uniform(value, site) for value in (number, threads))
         if not 1 <= number <= 15 or threads % 32 or not 32 <= threads <= self.state.padded:
             text = f"waits at barrier {number} for {threads} threads: a block has named barriers 1 "
@@ -212,7 +211,6 @@ class Barriers(Exchange):
         self._arrive(self.warp.scheduler.barrier, None, self.warp.scheduler.warps, site)
 
     def _arrive(self, barrier: Barrier, threads: int | None, among: list[Warp], site: int) -> None:
-        """Arrive at a barrier, and wait there for the others."""
         warp = self.warp
         if not self.state.mask:
             return

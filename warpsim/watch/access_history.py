@@ -155,7 +155,6 @@ class Accesses:
             self.settle(clock)
 
     def settle(self, clock: Clock) -> None:
-        """Write down the times of what came since the clocks moved."""
         for elements, threads, now in self.late if clock.moved else ():  # else all times are 0
             self.block_time[elements] = clock.block[threads // clock.padded]
             self.warp_time[elements] = clock.warp[threads >> 5]
@@ -179,13 +178,11 @@ class Shadow:
         return self.kinds[kind]
 
     def flush(self, clock: Clock) -> None:
-        """Enter the loads that were deferred."""
         for load in self.pending:
             self.of("load").add(clock, *load())
         self.pending.clear()
 
     def settle(self, clock: Clock) -> None:
-        """Write all down before the clocks move."""
         self.flush(clock)
         for accesses in self.kinds.values():
             accesses.settle(clock)

@@ -121,7 +121,6 @@ def _other_axis(state: Any, array: Any, axis: int, counted: int) -> str | None:
 
 
 def _in_a_tile(state: Any, array: Any, name: str, axis: int, values: ndarray, excess: str) -> str:
-    """Of an array that each block, or each thread, has for itself."""
     space = array.root.space
     whose = "each block's" if space == "shared" else "each thread's"
     tile = f"{whose} {array.name} has {_shape(array)} elements"

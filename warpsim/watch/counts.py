@@ -112,14 +112,12 @@ class Counters:
 
     @property
     def float64(self) -> Counter[Site]:
-        """The float64 operations of each line."""
         found: Counter[Site] = Counter()
         for number, amount in self.doubles.items():
             found[self.sites[number]] += amount
         return found
 
     def touch(self, array: Array, elements) -> None:
-        """Remember which elements of global memory were touched at all."""
         root = array.root
         if id(root) not in self.touched:
             self.touched[id(root)] = (root, np.zeros(root.flat.size, bool))
@@ -127,7 +125,6 @@ class Counters:
 
     @property
     def unique_bytes(self) -> int:
-        """Bytes of global memory touched, each counted once."""
         touched = self.touched.values()
         return sum(np.count_nonzero(seen) * root.itemsize for root, seen in touched)
 
@@ -158,7 +155,6 @@ class Counting:
         return value
 
     def record(self, array: Array, uniform, varying, bad, site: int, op: str, value=None) -> None:
-        """Count one access of the source, and watch what it touches."""
         mask = self.state.active_part(bad)
         if not mask or array.space == "constant":
             return
@@ -167,7 +163,6 @@ class Counting:
         self.watch(array, uniform, varying, mask, site, op, value)
 
     def count_access(self, array: Array, uniform, varying, bad, site: int, op: str) -> None:
-        """Count one access: an element of each active lane."""
         state = self.state
         mask = state.active_part(bad)
         if not mask or not state.counters.costs:
@@ -385,7 +380,6 @@ class Sample:
 
     @property
     def lanes(self) -> list[int]:
-        """The active lanes."""
         return np.flatnonzero(self.active).tolist()
 
     @property
@@ -419,7 +413,6 @@ class Sample:
 
     @property
     def wanted(self) -> Counter[int]:
-        """How many lanes want each element."""
         return Counter(self.elements[self.active].tolist())
 
     # ------------------------------------------------------------------ shared memory

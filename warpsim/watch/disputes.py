@@ -111,7 +111,6 @@ class Disputed:
 
 
 def _count(among: ndarray, keys: ndarray) -> ndarray:
-    """How often each key is there."""
     among = np.sort(among)
     return np.searchsorted(among, keys, "right") - np.searchsorted(among, keys, "left")
 
@@ -170,7 +169,6 @@ class Disputes:
             self._judge(disputed, disputed.is_open)
 
     def judge(self) -> None:
-        """The launch is over."""
         for disputed in self._of.values():
             if disputed.kept:
                 self._judge(disputed, disputed.is_open)

@@ -73,7 +73,6 @@ class Finding:
         return f"{self.where} {self.message}" if self.where else self.message
 
     def indented(self, indent: str = "") -> str:
-        """The finding as text: its kind and line, below them the sentence."""
         text = wrapped(self.sentence, indent + "    ", "")
         return f"{indent}{self.kind}, line {self.line}: {self.code}\n{text}"
 

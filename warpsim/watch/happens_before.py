@@ -47,7 +47,6 @@ class Clocks:
         return int(self.now[agent])
 
     def handed(self, warp: int) -> ndarray:
-        """What a warp has seen: both clocks."""
         return np.stack([self.seen[warp], self.visible[warp]])
 
     def release(self, warp: int) -> ndarray:
@@ -63,7 +62,6 @@ class Clocks:
         return int(self.now[warp])
 
     def acquire(self, warp: int, handed: ndarray) -> None:
-        """What a warp learns when it has waited."""
         self.seen[warp], self.visible[warp] = joined(self.handed(warp), handed)
 
     def fence(self, warp: int) -> None:
@@ -116,7 +114,6 @@ class History:
         return found
 
     def unwritten(self, places) -> ndarray:
-        """Which of some bytes nobody has written."""
         return self.writer[places] < 0
 
     def _unordered(self, seen: ndarray, agent: int, step: int, places, writes: bool):

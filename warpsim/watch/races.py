@@ -36,7 +36,6 @@ class Races:
         return [*self._own_shadows(), *self.state.launch.shadows.values()]
 
     def track(self, array: Array, size: int) -> None:
-        """Watch an array for races from now on."""
         if self.state.counters is not None and not self.state.launch.one_thread:
             array.shadow = Shadow(size)
 
@@ -268,7 +267,6 @@ class Races:
         self._settled().block[first : first + state.blocks][arrived] += 1
 
     def grid_passed(self) -> None:
-        """After a barrier of the whole grid: all accesses so far are ordered."""
         if self.state.counters is not None:
             clock = self.state.launch.clock
             clock.block += 1
@@ -276,7 +274,6 @@ class Races:
             self._begin_anew(self.shadows())
 
     def syncwarp(self, *mask_and_site) -> None:
-        """Memory is ordered among the threads of each warp that arrived."""
         state, clock = self.state, self._settled()
         if clock is None:
             return

@@ -151,7 +151,6 @@ def dropped_loads(source: Source, unread: Callable) -> set[ast.AST]:
 
 
 def _taken(source: Source, node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of an expression that its value is made of."""
     if isinstance(node, ast.Call) and path_of(source, node.func).startswith("atomic."):
         return
     yield node
