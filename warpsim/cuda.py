@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.core import unset
 from warpsim.core.interface import describe, memory_of
 from warpsim.front.names import KERNEL_NAMES, kernel_name
 from warpsim.host import gpus as models
@@ -24,6 +23,7 @@ from warpsim.host.device import (
     Stream,
     copied_as_it_lies,
     deallocations,
+    never_set,
     wait_for,
 )
 from warpsim.host.gpus import simulate
@@ -59,7 +59,7 @@ def device_array(
 ):
     """An array on the device whose elements are not set: filled with NaN or the largest value."""
     memory = _unset(shape, dtype, order, strides)
-    unset.never_set(memory)
+    never_set(memory)
     return DeviceNDArray(deallocations.watch(memory), stream)
 
 
@@ -124,7 +124,7 @@ def mapped_array(
     floats = np.dtype(dtype).kind in "fc"  # whether one is set can be seen
     memory = (_unset if floats else _empty)(shape, dtype, order, strides)
     if floats:
-        unset.never_set(memory)
+        never_set(memory)
     array = memory.view(_Mapped)
     array.stream = stream
     return array

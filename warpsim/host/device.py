@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from warpsim.core.interface import describe
+from warpsim.core.interface import describe, owner_of, start_of
 from warpsim.core.settings import setting
-from warpsim.core.unset import now_set
 from warpsim.front.numba_typing import of_dtype, of_value
 from warpsim.host.gpus import GPU
 
@@ -61,6 +60,58 @@ def copied_as_it_lies(array: np.ndarray, what: str) -> np.ndarray:
     return np.ndarray(array.shape, array.dtype, core, strides=strides)
 
 
+# ---------------------------------------------------------------------- what nobody has set
+# Elements of ``cuda.device_array`` count as set once a host call, or a kernel's store, has gone
+# there; after a launch that is not traced all that it may store to. Whoever writes some other way
+# is seen by what stands there.
+#: Allocations with elements that nobody has set: which are, and what the others hold.
+_allocations: dict[int, tuple[np.ndarray, np.generic]] = {}
+
+
+def never_set(memory: np.ndarray) -> None:
+    """Note an allocation whose elements all hold the same, and no value."""
+    owner, size = owner_of(memory), memory.itemsize
+    if memory.size and memory.dtype.names is None and not owner.nbytes % size:
+        made = np.zeros(owner.nbytes // size, bool), memory.reshape(-1, order="A")[0].copy()
+        _allocations[id(owner)] = made
+        weakref.finalize(owner, _allocations.pop, id(owner), None).atexit = False
+
+
+def set_elements(memory: np.ndarray) -> np.ndarray | None:
+    """Which elements are set, as a view; None where all are, and where that is not known."""
+    owner = owner_of(memory)
+    known = _allocations.get(id(owner))
+    if known is None or not memory.size:
+        return None
+    is_set, filled = known
+    start, size = start_of(memory) - start_of(owner), filled.itemsize
+    if memory.itemsize != size or any(step % size for step in (start, *memory.strides)):
+        is_set[...] = True  # elements of another size: not followed further
+    if is_set.all():
+        del _allocations[id(owner)]
+        return None
+    steps = [step // size for step in memory.strides]
+    return np.ndarray(memory.shape, bool, is_set, start // size, steps)
+
+
+def now_set(memory: np.ndarray, values: Any = None) -> None:
+    """All elements of an array have been written, or those for which some values are set."""
+    found = set_elements(memory) if _allocations else None
+    if found is not None:
+        known = set_elements(values) if isinstance(values, np.ndarray) else None
+        found |= True if known is None else known
+
+
+def never_set_elements(flat: np.ndarray) -> np.ndarray | None:
+    """Which elements of a 1-D array are set, as a view, once one has looked at what they hold."""
+    found = set_elements(flat) if _allocations else None
+    if found is not None:
+        held = _allocations[id(owner_of(flat))][1].tobytes()
+        found |= (flat.view(np.uint8).reshape(len(flat), -1) != np.frombuffer(held, "u1")).any(1)
+    return found
+
+
+# ---------------------------------------------------------------------- arrays
 class DeviceNDArray:
     """An array on the simulated device.
 

@@ -20,26 +20,25 @@ from warpsim.core.masks import Loop
 from warpsim.core.memory import Array, global_array
 from warpsim.core.number_types import SCALARS
 from warpsim.core.operators import CONVERT
-from warpsim.core.unset import never_set_elements, now_set
 from warpsim.draw.report import Report
 from warpsim.front.allocations import Pointer, declared
 from warpsim.front.names import Site, typing_error
 from warpsim.front.numba_typing import check_choice, dtype_of, of_value, plain, tuple_type
 from warpsim.host import gpus
-from warpsim.host.device import copied, wait_for
+from warpsim.host.device import copied, never_set_elements, now_set, wait_for
 from warpsim.ptx.tma import Box
 from warpsim.run.gpu_arrays import Copies
 from warpsim.run.other_data import judged
 from warpsim.run.program_findings import findings_of, place_of
 from warpsim.run.state import Dim3, geometry
 from warpsim.run.threads import Threads
-from warpsim.run.uniform import alike_on_any_data
 from warpsim.run.uninitialised import Again, Inputs
 from warpsim.run.warp_scheduler import run_clusters
 from warpsim.watch.access_history import Clock, Shadow, Span, spread, watch
 from warpsim.watch.counts import Counters
 from warpsim.watch.disputes import Disputes
 from warpsim.watch.findings import Finding, KernelError
+from warpsim.watch.store_flow import alike_on_any_data
 from warpsim.watch.uninitialised_reads import Candidate
 
 # ---------------------------------------------------------------------- how long it takes

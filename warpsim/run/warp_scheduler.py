@@ -23,9 +23,8 @@ from warpsim.run.control import Control
 from warpsim.run.exchange import Exchange
 from warpsim.run.memory import Memory
 from warpsim.run.observer import Observer
-from warpsim.run.ptx import Ptx
 from warpsim.run.state import Dim3, Geometry, Lanes, State
-from warpsim.run.threads import Threads
+from warpsim.run.threads import Ptx, Threads
 from warpsim.watch.happens_before import Clocks, History, joined
 
 

@@ -14,7 +14,7 @@ from tests.warpsim.run.unordered_programs import BLOCKS, THREADS, Program
 from warpsim import cuda, trace
 from warpsim.code.programs import program_of
 from warpsim.run.other_data import OtherControl, OtherData
-from warpsim.run.uniform import alike_on_any_data
+from warpsim.watch.store_flow import alike_on_any_data
 
 PROGRAMS, QUICK = int(os.environ.get("COURSE_DRAWS", "200")), 10
 LOADS_ITS_OWN = 70_166  # before it stores there, and others do
