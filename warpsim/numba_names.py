@@ -20,10 +20,6 @@ from warpsim.host.device import DeviceNDArray
 from warpsim.run.kernel import OPTIONS
 
 
-class CudaSupportError(ImportError):
-    """There is no usable GPU; the simulator never raises it."""
-
-
 class NvvmSupportError(ImportError):
     """There is no NVVM."""
 
@@ -105,10 +101,6 @@ def _refusing(name: str) -> Callable:
     return refused
 
 
-def _wrapped(value: Any, default: Callable = host.InOut) -> Any:
-    return value if isinstance(value, host.In.__base__) else default(value)
-
-
 def _successors_jit(func_or_sig: Any = None, **options: Any) -> Any:
     """``numba_cuda_mlir.cuda.jit``; options that its compiler alone knows are left out."""
     known = {name: value for name, value in options.items() if name in OPTIONS}
@@ -129,10 +121,6 @@ def _auto_device(obj: Any, stream: Any = 0, copy: bool = True) -> tuple[Any, boo
 def _bytes(array: Any, size: int) -> Any:
     memory = getattr(array, "_memory", array)
     return memory.reshape(-1, order="A").view("u1")[:size]
-
-
-def _set_bytes(dst: Any, val: int, size: int, stream: Any = 0) -> None:
-    _bytes(dst, size)[...] = val
 
 
 def _copy_bytes(dst: Any, src: Any, size: int, stream: Any = 0) -> None:
@@ -160,7 +148,8 @@ _DRIVER = {
     "CudaAPIError": type("CudaAPIError", (RuntimeError,), {}), "FakeDriver": _Driver,
     "LinkerError": type("LinkerError", (RuntimeError,), {}),
     "device_memory_size": lambda obj: obj.dtype.itemsize * obj.size,
-    "device_memset": _set_bytes, "device_to_device": _copy_bytes, "device_to_host": _copy_bytes,
+    "device_memset": lambda dst, val, size, stream=0: _bytes(dst, size).fill(val),
+    "device_to_device": _copy_bytes, "device_to_host": _copy_bytes,
     "driver": _Driver(), "host_to_device": _copy_bytes,
     "launch_kernel": _refusing("cudadrv.driver.launch_kernel"),
 }  # fmt: skip
@@ -188,9 +177,11 @@ _NVVM = {
     name: _refusing(f"cudadrv.nvvm.{name}")
     for name in ("CompilationUnit", "LibDevice", "compile_ir", "get_arch_option", "set_cuda_kernel")
 }  # fmt: skip
+#: Errors that the simulator never raises.
 _ERROR = {
-    "CudaSupportError": CudaSupportError, "NvrtcError": type("NvrtcError", (RuntimeError,), {}),
-}  # fmt: skip
+    name: type(name, (kind,), {})
+    for name, kind in (("CudaSupportError", ImportError), ("NvrtcError", RuntimeError))
+}
 #: What says how caches keep an element.
 _HINTS = {
     **dict.fromkeys(("ldca", "ldcg", "ldcs", "ldcv", "ldlu"), ptx.load_streaming),
@@ -199,7 +190,7 @@ _HINTS = {
 
 #: ``numba.cuda`` itself, beside what `warpsim.cuda` has.
 CUDA = _LINKABLE | _COMPILE | _HINTS | {
-    "CudaSupportError": CudaSupportError, "cuda_error": lambda: None,
+    "CudaSupportError": _ERROR["CudaSupportError"], "cuda_error": lambda: None,
     "declare_device": lambda name, sig, **_: _refusing(name),
     "implementation": "NVIDIA", "is_signature": is_signature,
     "config": _Config(), "runtime": _Runtime(), "Dim3": Dim3, "dim3": Dim3,
@@ -217,7 +208,9 @@ MODULES = {
     "numba.cuda.api": {},
     "numba.cuda.args": {
         "In": host.In, "InOut": host.InOut, "Out": host.Out, "ArgHint": host.In.__base__,
-        "wrap_arg": _wrapped,
+        "wrap_arg": lambda value, default=host.InOut: (
+            value if isinstance(value, host.In.__base__) else default(value)
+        ),
     },
     "numba.cuda.compiler": _as_there("compiler") | _COMPILE | {
         name: _refusing(f"compiler.{name}") for name in ("declare_device_function", "run_frontend")

@@ -1,7 +1,5 @@
 """``python -m warpsim program.py``: somebody's Numba-CUDA program, as it is, on the simulator."""
 
-from __future__ import annotations
-
 import argparse
 import builtins
 import errno
@@ -15,13 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import Any
 
 from warpsim.core.own_files import write_json
 from warpsim.host import gpus
-
-if TYPE_CHECKING:
-    from warpsim.run.program_findings import Collected
 
 WRONG, LIMIT, INTERRUPTED = 1, 124, 130
 MIB = 1 << 20
@@ -170,8 +165,8 @@ def _without_ours(error: BaseException) -> traceback.TracebackException:
 
 # ---------------------------------------------------------------------- findings
 @contextmanager
-def collecting(wanted: bool) -> Iterator[Collected | None]:
-    """Look at all launches, where that is wanted."""
+def collecting(wanted: bool) -> Iterator[Any]:
+    """Look at all launches, where that is wanted; gives what is `Collected`, or None."""
     if not wanted:
         yield None
         return
@@ -202,7 +197,7 @@ def _check(target: Path) -> None:
         raise BadUsage(f"{str(target)!r}: {error.strerror}") from None
 
 
-def _told(collected: Collected | None, status: int, whole: bool) -> int:
+def _told(collected: Any, status: int, whole: bool) -> int:
     """Say what was found; the status that follows."""
     if collected is None:
         return status

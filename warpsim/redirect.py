@@ -181,37 +181,34 @@ def redirected() -> Iterator[None]:
     real, modules = builtins.__import__, _stand_ins()
     real_import_module = importlib.import_module
 
+    def stand_in(name: str, asking: dict[str, Any] | None) -> ModuleType | None:
+        """What a module gets for another; None where that is the real one."""
+        if ((asking or {}).get("__name__") or "").partition(".")[0] in _UNTOUCHED:
+            return None
+        if f"{name}.".startswith(("numba.cuda.", f"{NAME}.")) and not _passes(name):
+            if name not in modules:
+                raise ImportError(_lacks(name), name=name)
+        return modules.get(name)
+
     def find(
         name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
     ) -> Any:
-        asking = (globals or {}).get("__name__") or ""
-        parts = fromlist or ()
         root = name.partition(".")[0]
-        if level or root not in _ROOTS or asking.partition(".")[0] in _UNTOUCHED:
+        if level or root not in _ROOTS or stand_in("numba", globals) is None:
             return real(name, globals, locals, fromlist, level)
-        if root == "numba" and not f"{name}.".startswith("numba.cuda."):
-            rest = tuple(part for part in parts if not hasattr(modules["numba"], part))
-            found = real(name, globals, locals, rest if name == "numba" else parts, level)
-            return found if parts and name != "numba" else modules["numba"]
-        if name not in modules and _passes(name):
-            found = real(name, globals, locals, fromlist, level)
-            return found if parts else modules["numba"]
-        if name not in modules:
-            raise ImportError(_lacks(name), name=name)
+        found, parts = stand_in(name, globals), fromlist or ()
+        if found is None or name == "numba":
+            rest = tuple(part for part in parts if found is None or not hasattr(found, part))
+            own = real(name, globals, locals, rest, level)
+            return own if parts and found is None else modules["numba"]
         for part in parts:
-            if part != "*" and not hasattr(modules[name], part):
+            if part != "*" and not hasattr(found, part):
                 raise ImportError(_lacks(f"{name}.{part}"), name=name)
-        return modules[name] if parts else modules[root]
+        return found if parts else modules[root]
 
     def import_module(name: str, package: str | None = None) -> ModuleType:
-        asking = sys._getframe(1).f_globals.get("__name__") or ""
-        if asking.partition(".")[0] in _UNTOUCHED:
-            return real_import_module(name, package)
-        if name in modules:
-            return modules[name]
-        if f"{name}.".startswith(("numba.cuda.", f"{NAME}.")) and not _passes(name):
-            raise ImportError(_lacks(name), name=name)
-        return real_import_module(name, package)
+        found = stand_in(name, sys._getframe(1).f_globals)
+        return real_import_module(name, package) if found is None else found
 
     builtins.__import__, importlib.import_module = find, import_module
     try:

@@ -90,12 +90,6 @@ def _docstring(source: str) -> range:
     return range(0)
 
 
-def traffic_of(row: Row) -> str:
-    """What a line moves, in words."""
-    moved = " and ".join(f"{has:,} {unit} ({needs:,})" for _, unit, _, has, needs in row.bars)
-    return f"line {row.number} {moved}"
-
-
 def heat_map_picture(counters: Counters, kernel: str, source: str, findings: tuple) -> Picture:
     """The picture of :meth:`warpsim.draw.report.Report.heat_map`."""
     rows = rows_of(counters, kernel, source, findings)
@@ -112,12 +106,12 @@ def heat_map_picture(counters: Counters, kernel: str, source: str, findings: tup
         _draw(pen, row, y, left, scale, row.passes / hottest)
         y += row.height
     _legend(pen, rows, y + 0.22)
-    moving = [row for row in rows if row.bars]
-    return pen.picture.described(
-        f"{kernel}, its source with each line's memory traffic, in brackets what is needed: "
-        + (listed(map(traffic_of, moving)) if moving else "none")
-        + "."
-    )
+    moving = []
+    for row in rows:
+        moved = [f"{has:,} {unit} ({needs:,})" for _, unit, _, has, needs in row.bars]
+        moving += [f"line {row.number} {' and '.join(moved)}"] * bool(moved)
+    words = f"{kernel}, its source with each line's memory traffic, in brackets what is needed: "
+    return pen.picture.described(f"{words}{listed(moving) if moving else 'none'}.")
 
 
 def _draw(pen: Pen, row: Row, y: float, left: float, scale: float, heat: float) -> None:

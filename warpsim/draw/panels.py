@@ -340,12 +340,6 @@ def chosen(counters: Counters, kernel: str, line: int | None) -> list[Sample]:
     )
 
 
-def sentence(sample: Sample) -> str:
-    """What a drawn request is, in words."""
-    number = counted(sample.amount, "sector" if sample.space == "global" else "wavefront")
-    return f"line {sample.site.line}, a {sample.op} of {sample.site.code}, {number}"
-
-
 def requests_picture(counters: Counters, kernel: str, line: int | None) -> Picture:
     """The picture of :meth:`warpsim.draw.report.Report.show`."""
     samples = chosen(counters, kernel, line)
@@ -368,5 +362,9 @@ def requests_picture(counters: Counters, kernel: str, line: int | None) -> Pictu
         panel.draw(pen, y)
         y += panel.height
     more = f"; {len(samples) - len(shown)} more accesses" if len(samples) > len(shown) else ""
-    words = listed(map(sentence, shown))
+    words = listed(
+        f"line {one.site.line}, a {one.op} of {one.site.code}, "
+        + counted(one.amount, "sector" if one.space == "global" else "wavefront")
+        for one in shown
+    )
     return pen.picture.described(f"{kernel}, what the lanes of a warp touch: {words}{more}.")

@@ -15,17 +15,7 @@ from numpy import ndarray
 
 from warpsim.core.memory import Array
 from warpsim.front.names import typing_error
-from warpsim.ptx.instruction import (
-    GENERIC,
-    SHARED,
-    VOID,
-    WORD,
-    Ptx,
-    address,
-    assembly,
-    instruction,
-    u4,
-)
+from warpsim.ptx.instruction import GENERIC, SHARED, VOID, WORD, Ptx, address, assembly, instruction
 from warpsim.ptx.memory import Accesses, unfit
 
 
@@ -143,13 +133,12 @@ def copy4_async(to, index, source, place):
     return Ptx("cp.async.cg.shared.global [$0], [$1], 16;", spaces=(SHARED, GENERIC))
 
 
-def _of_one_type(name: str, to: types.Array, index, source: types.Array, *rest) -> str | None:
-    if to.dtype != source.dtype:
-        return f"{name} copies elements of one type, not {source.dtype} to {to.dtype}"
-    return None
-
-
-@instruction("halves index halves index number", check=_of_one_type, twin=AsyncCopies.copy8_async)
+@instruction(
+    "halves index halves index number", twin=AsyncCopies.copy8_async,
+    check=lambda name, to, index, source, *rest: None if to.dtype == source.dtype else (
+        f"{name} copies elements of one type, not {source.dtype} to {to.dtype}"
+    ),
+)  # fmt: skip
 def copy8_async(to, index, source, place, count):
     """``copy8_async(to, index, source, place, count)``: begin to copy eight elements of 16 bits.
 
@@ -159,7 +148,7 @@ def copy8_async(to, index, source, place, count):
 
     def generate(context, builder, signature, args):
         source, _ = address(context, builder, signature, args, 2, GENERIC)
-        size = builder.shl(context.cast(builder, args[4], signature.args[4], u4), WORD(1))
+        size = builder.shl(context.cast(builder, args[4], signature.args[4], types.uint32), WORD(1))
         to = address(context, builder, signature, args, 0)
         text = "cp.async.cg.shared.global [$0], [$1], 16, $2;"
         assembly(builder, VOID, [to, (source, "l"), (size, "r")], text)

@@ -179,7 +179,7 @@ class MBarriers:
         history = its.history
         if history is None:
             return
-        fresh = 0 if writes else np.count_nonzero(history.unwritten(places))
+        fresh = 0 if writes else np.count_nonzero(history.writer[places] < 0)
         if fresh:
             text = f"reads {what}, of which nobody has written {fresh:,} bytes: shared memory"
             text += " holds whatever was there before; fill it, and wait for that"

@@ -75,18 +75,6 @@ def taken(memory: ndarray, chunks: ndarray, mn_major: bool) -> ndarray:
     return matrix.T if mn_major else matrix
 
 
-def matrix_of(registers: ndarray) -> ndarray:
-    """A warp's 16 rows of sums from its registers, (N / 2, 32)."""
-    split = registers.reshape(-1, 2, 2, 8, 4)  # eight columns, half, neighbour, row, pair
-    return split.transpose(1, 3, 0, 4, 2).reshape(16, -1)
-
-
-def registers_of(matrix: ndarray) -> ndarray:
-    """The registers, (N / 2, 32), of a warp's 16 rows."""
-    split = matrix.reshape(2, 8, -1, 4, 2)
-    return split.transpose(2, 0, 4, 1, 3).reshape(-1, 32)
-
-
 class Sums:
     """What any threads do with the sums of a warpgroup."""
 
@@ -221,8 +209,10 @@ class Hopper(Tma, Clusters, Sums):
         total = (left[0] if left else product.left) @ right.T
         if product.inputs is not None:
             rows = [np.broadcast_to(np.float32(value), (32,)) for value in product.inputs]
-            total += matrix_of(np.stack(rows))
-        for output, register in zip(product.outputs, registers_of(total), strict=True):
+            split = np.stack(rows).reshape(-1, 2, 2, 8, 4)  # 8 columns, half, neighbour, row, pair
+            total += split.transpose(1, 3, 0, 4, 2).reshape(16, -1)
+        registers = total.reshape(2, 8, -1, 4, 2).transpose(2, 0, 4, 1, 3).reshape(-1, 32)
+        for output, register in zip(product.outputs, registers, strict=True):
             output[:] = register
 
     def wgmma_sums(self, sums: tuple, site: int) -> tuple:

@@ -20,18 +20,12 @@ from warpsim.front.allocations import declared
 from warpsim.front.names import typing_error
 from warpsim.front.types import Typing
 from warpsim.host.gpus import current
-from warpsim.run.launch import (
-    NO_CONFIGURATION,
-    Launch,
-    check_configuration,
-    dimensions,
-    run_kernel,
-    types_of,
-)
+from warpsim.run import launch
+from warpsim.run.launch import NO_CONFIGURATION, dimensions, run_kernel, types_of
 from warpsim.watch.counts import Counters
 
 #: Who looks at every launch of a program; while there is one, launches are counted as in a trace.
-onlookers: "list[Callable[[Kernel, Launch], None]]" = []
+onlookers: "list[Callable[[Kernel, launch.Launch], None]]" = []
 #: Whether they want costs counted, too, and not errors alone.
 counts_costs = True
 #: Whether the host may call device functions, as in Numba's own simulator; a GPU refuses it.
@@ -179,7 +173,7 @@ class Configured:
             raise TypeError(f"stream must be cuda.stream() or 0, got {stream!r}")
         self.grid = dimensions(griddim, "griddim")
         self.block = dimensions(blockdim, "blockdim")
-        check_configuration(self.grid, self.block, sharedmem, current())
+        launch.check_configuration(self.grid, self.block, sharedmem, current())
         warn_of_few_blocks(math.prod(self.grid))
 
     def __call__(self, *args: Any) -> None:
@@ -194,11 +188,11 @@ class Configured:
             args = tuple(map(self._prepared, args))
         counters = Counters(costs=counts_costs) if onlookers else None
         more = {"dynamic_shared": self.sharedmem, "counters": counters, "debug": kernel.debug}
-        launch = run_kernel(kernel, self.grid, self.block, args, **more)
-        if launch.signature not in kernel.overloads:
-            kernel.overloads[launch.signature] = Overload(kernel, launch.signature)
+        done = run_kernel(kernel, self.grid, self.block, args, **more)
+        if done.signature not in kernel.overloads:
+            kernel.overloads[done.signature] = Overload(kernel, done.signature)
         for look in list(onlookers):
-            look(kernel, launch)
+            look(kernel, done)
 
     def _prepared(self, value: Any) -> Any:
         """An argument as the kernel's extensions want it."""
@@ -230,8 +224,7 @@ class Overload:
 
     def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
         """How many blocks of a shape run at once on the simulated GPU."""
-        gpu, threads = current(), math.prod(dimensions(blockdim, "blockdim"))
-        return gpu.multiprocessors * (gpu.threads_per_multiprocessor // threads)
+        return launch.most_at_once(dimensions(blockdim, "blockdim"), current())
 
     def __repr__(self) -> str:
         return f"<{self.kernel.__name__}({', '.join(map(str, self.signature))}), simulated>"

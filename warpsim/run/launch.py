@@ -191,14 +191,9 @@ def check_configuration(grid: Dim3, block: Dim3, dynamic_shared: int, gpu: gpus.
         )
 
 
-def check_cooperative(name: str, blocks: int, threads: int, gpu: gpus.GPU) -> None:
-    """Blocks that wait for each other must all run at once."""
-    most = gpu.multiprocessors * (gpu.threads_per_multiprocessor // threads)
-    if blocks > most:
-        raise ValueError(
-            f"{name} waits for the whole grid, so all {blocks:,} blocks must run at once; a "
-            f"{gpu.name} runs at most {most:,} of {threads} threads"
-        )
+def most_at_once(block: Dim3, gpu: gpus.GPU) -> int:
+    """How many blocks of a shape run at once."""
+    return gpu.multiprocessors * (gpu.threads_per_multiprocessor // math.prod(block))
 
 
 # ---------------------------------------------------------------------- arguments
@@ -327,9 +322,15 @@ class Arguments:
 
     def convert(self, signature: tuple[types.Type, ...], alone: bool = True) -> None:
         """Convert to the types of an explicit signature."""
-        misfit = self._misfit(signature, alone=alone)
-        if misfit is not None:
-            raise TypeError(self._no_match(signature, misfit))
+        number = self._misfit(signature, alone=alone)
+        if number is not None:
+            given = ", ".join(map(str, self.types))
+            text = f"the signature has {len(signature)}, {len(self.types)} are given"
+            if len(signature) == len(self.types):
+                text = f"argument {self._name(number)!r} is {self.types[number]}, the signature "
+                text += f"says {signature[number]}; no array is converted at a launch, neither its "
+                text += "elements nor its layout (C, F or A)"
+            raise TypeError(f"No matching definition for argument type(s) {given}: {text}")
         for i, (given, wanted) in enumerate(zip(self.types, signature, strict=True)):
             whole = isinstance(plain(given), types.Integer | types.Boolean)
             if isinstance(wanted, types.Integer) and not whole:
@@ -351,14 +352,6 @@ class Arguments:
             if wanted in CONVERT and plain(given) != wanted:
                 self.values[i] = CONVERT[wanted](self.values[i])
                 self.types[i] = wanted
-
-    def _no_match(self, signature: tuple[types.Type, ...], number: int) -> str:
-        text = f"No matching definition for argument type(s) {', '.join(map(str, self.types))}: "
-        if len(signature) != len(self.types):
-            return f"{text}the signature has {len(signature)}, {len(self.types)} are given"
-        kind, wanted = self.types[number], signature[number]
-        text += f"argument {self._name(number)!r} is {kind}, the signature says {wanted}; no array "
-        return f"{text}is converted at a launch, neither its elements nor its layout (C, F or A)"
 
 
 def _is_taken(given: types.Type, wanted: types.Type, value: Any, exact: bool, alone: bool) -> bool:
@@ -452,7 +445,11 @@ def run_kernel(
     if lanes.by_warp and blocks % lanes.cluster:
         raise ValueError(f"{blocks:,} blocks are no whole clusters of {lanes.cluster}")
     if lanes.cooperative:
-        check_cooperative(lanes.name, blocks, math.prod(block), gpu)
+        if blocks > (most := most_at_once(block, gpu)):
+            raise ValueError(
+                f"{lanes.name} waits for the whole grid, so all {blocks:,} blocks must run at once; a "
+                f"{gpu.name} runs at most {most:,} of {math.prod(block)} threads"
+            )
         chunk = blocks
     elif lanes.locks:  # who holds a lock is a block that has ended
         chunk = 1

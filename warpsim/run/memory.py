@@ -194,16 +194,13 @@ class Memory:
         known, mask = array.root.whole.get(place), self.state.mask
         return known is mask or (known is not None and mask.within(known))
 
-    def _of_each(self, row: ndarray):
-        """An element of each thread's own array; of a thread alone it is a number."""
-        return item(row[0]) if self.one_thread and row.dtype.names is None else row.copy()
-
     def _load_inside(self, array: Array, uniform, varying):
         """A load from shared or local memory."""
         state, flat = self.state, array.flat
         if array.space == "local":
             if varying is None:
-                return self._of_each(flat.reshape(-1, state.lanes)[uniform])
+                row = flat.reshape(-1, state.lanes)[uniform]
+                return item(row[0]) if self.one_thread and row.dtype.names is None else row.copy()
             return flat.take((varying + uniform) * state.lanes + state.lane, mode=self.outside)
         if varying is None:
             if state.blocks == 1:
@@ -289,7 +286,9 @@ class Memory:
             if kind in ("add", "sub") and array.dtype.kind in "iu":
                 old[lanes] = _running_sums(flat, places, operands[0], kind == "sub")
             else:
-                old[lanes] = _one_by_one(flat, places, _STEP[kind], operands)
+                for lane, place, *own in zip(lanes, places, *operands, strict=True):
+                    old[lane] = flat[place]
+                    flat[place] = _STEP[kind](flat[place], *own)
         return old
 
     # ------------------------------------------------------------------ allocation
@@ -461,14 +460,6 @@ def _by_place(places: ndarray) -> ndarray:
         return np.arange(len(places))
     bits = len(places).bit_length()
     return np.sort(places << bits | np.arange(len(places))) & ((1 << bits) - 1)
-
-
-def _one_by_one(flat: ndarray, places: ndarray, step: Callable, operands: list[ndarray]) -> ndarray:
-    old = np.empty(len(places), flat.dtype)
-    for number, place in enumerate(places):
-        old[number] = flat[place]
-        flat[place] = step(flat[place], *(operand[number] for operand in operands))
-    return old
 
 
 _STEP: dict[str, Callable] = {

@@ -138,7 +138,10 @@ def _on_other_data(launch, run, chunks, alike: set[Site], thorough: bool, before
     given = [*leaves((*inputs.values, *launch.captured.values()))]
     for array in arrays((*given,)):  # what the launch could not change, too: it is as it was
         inputs.keep(array)
-    compared = _compared_with(launch.program.source, inputs.values)
+    # numbers in the kernel's text and its functions', of names outside, and among its arguments
+    found = [0.0, *leaves(inputs.values), *_numbers_in(launch.program.source, set())]
+    real = (int, float, np.integer, np.floating)
+    compared = np.unique([float(one) for one in found if isinstance(one, real)])
     kinds = [_dtype(leaf).kind for leaf in given]
     floats = frozenset(n for n, kind in enumerate(kinds) if kind in "fc")
     others = [n for n, kind in enumerate(kinds) if kind in "biuV"]
@@ -163,13 +166,6 @@ def _on_other_data(launch, run, chunks, alike: set[Site], thorough: bool, before
 
 def _dtype(leaf: Any) -> np.dtype:
     return leaf.dtype if isinstance(leaf, Array) else np.asarray(leaf).dtype
-
-
-def _compared_with(source: Source, values: Any) -> np.ndarray:
-    """Numbers in a kernel's text and its functions', of names outside, and among its arguments."""
-    found = [0.0, *leaves(values), *_numbers_in(source, set())]
-    real = (int, float, np.integer, np.floating)
-    return np.unique([float(one) for one in found if isinstance(one, real)])
 
 
 def _numbers_in(source: Source, seen: set[FunctionType]) -> Iterator[Any]:

@@ -224,7 +224,11 @@ class ReplayObserver(SilentObserver):
         if written is None or not mask:
             return
         if op != "store" and state.site(site) == self.transcript.only:
-            self._substitute(array, place, op)
+            place, flat = place[~written[place]], array.root.flat  # the tried one reads its own
+            values = self.prepared(self.transcript.fill, array.dtype, flat.size, 0)[place]
+            if op == "load" and len(place):
+                self.substituted = flat, place, flat[place].copy()
+            flat[place] = values
         if op != "load":
             written[place] = True
 
@@ -241,15 +245,6 @@ class ReplayObserver(SilentObserver):
                 self._places.clear()
             self._places[key] = mask, elements, elements.tobytes()
         return elements, elements.tobytes()
-
-    def _substitute(self, array: Array, place: ndarray, op: str) -> None:
-        root = array.root
-        place = place[~root.written[place]]
-        if len(place):
-            values = self.prepared(self.transcript.fill, array.dtype, root.flat.size, 0)[place]
-            if op == "load":
-                self.substituted = root.flat, place, root.flat[place].copy()
-            root.flat[place] = values
 
     def compare(self, symbol: str, left, right, site: int):
         result = super().compare(symbol, left, right, site)

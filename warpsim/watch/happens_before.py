@@ -102,8 +102,11 @@ class History:
         """One access to some bytes by a warp or by what it sets going; what it conflicts with."""
         clocks = self.clocks
         found = self._unordered(clocks.seen[warp], agent, step, places, writes)
-        if found is None and agent != warp:
-            found = self._unfenced(clocks.visible[warp], places)
+        if found is None and agent != warp:  # plain stores that asynchronous accesses need not see
+            writer = self.writer[places]
+            hidden = (writer >= 0) & (writer < clocks.warps)
+            hidden &= self.step[places] > clocks.visible[warp][writer]
+            found = self._conflict(places, hidden, None, True, True) if hidden.any() else None
         if writes:
             self.writer[places], self.step[places], self.site[places] = agent, step, site
         else:
@@ -112,9 +115,6 @@ class History:
             self.readers[agent][places] = step
             self.read_at[agent, step] = site
         return found
-
-    def unwritten(self, places) -> ndarray:
-        return self.writer[places] < 0
 
     def _unordered(self, seen: ndarray, agent: int, step: int, places, writes: bool):
         writer = self.writer[places]
@@ -129,13 +129,6 @@ class History:
             if late.any() and not (reader == agent and (steps[places][late] == step).all()):
                 return self._conflict(places, late, reader, wrote=False)
         return None
-
-    def _unfenced(self, visible: ndarray, places):
-        """Plain stores that asynchronous accesses need not see yet."""
-        writer = self.writer[places]
-        hidden = (writer >= 0) & (writer < self.clocks.warps)
-        hidden &= self.step[places] > visible[writer]
-        return self._conflict(places, hidden, None, True, True) if hidden.any() else None
 
     def _conflict(self, places, late, reader: int | None, wrote: bool, fence=False) -> Conflict:
         first = int(np.flatnonzero(late)[0])

@@ -209,11 +209,12 @@ class _Stores:
     def alike(self) -> frozenset[str]:
         if not self.is_clear:
             return frozenset()
-        return frozenset(name for name, made in self.stores.items() if self._is_alike(made))
-
-    def _is_alike(self, made: list[tuple[Any, bool]]) -> bool:
-        values = {repr(value) if type(value) in (int, float, bool) else None for value, _ in made}
-        return not any(varies for _, varies in made) or (len(values) == 1 and None not in values)
+        found = set()
+        for name, made in self.stores.items():
+            values = {repr(v) if type(v) in (int, float, bool) else None for v, _ in made}
+            if not any(varies for _, varies in made) or (len(values) == 1 and None not in values):
+                found.add(name)
+        return frozenset(found)
 
     # ------------------------------------------------------------------ statements
     def _suite(self, body: list[ast.stmt], differs: bool) -> None:
