@@ -36,14 +36,12 @@ GPUS = {
         GPU("RTX 4090", (8, 9), 128, 99 * _KIB, 100 * _KIB, 1536, 24 * _GIB),
     )
 }
-_SHORT = {"T4": "Tesla T4"}
 _chosen: GPU | None = None
 
 
 def find(name: str) -> GPU:
     """The GPU of a name such as ``"H200"`` or ``"T4"``; ValueError lists the known ones."""
-    known = {key.lower(): gpu for key, gpu in GPUS.items()}
-    known |= {short.lower(): GPUS[full] for short, full in _SHORT.items()}
+    known = {key.lower(): gpu for key, gpu in GPUS.items()} | {"t4": GPUS["Tesla T4"]}
     wanted = str(name).lower().removeprefix("nvidia ").strip()
     if wanted not in known:
         close = difflib.get_close_matches(wanted, known, n=1)

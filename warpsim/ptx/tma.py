@@ -354,26 +354,25 @@ class Tma(MBarriers):
         self.counters.of(self.base + site, "global", op)[1].add(count)
         if elements.size:
             self.counters.touch(box.array, elements.ravel())
-        if box.array.root.shadow is not None and elements.size:
-            self._look_in_box(box.array, elements.ravel(), site, op)
+        root, clock, races = box.array.root, self.launch.clock, self.observer
+        if root.shadow is None or not elements.size:
+            return
+        threads = np.full(elements.size, self.geometry.start + self.one_lane(), np.int32)
+        elements = elements.ravel()
+        if root.place is not None:
+            _, elements, threads = races._in_units(root.place, elements, threads)
+        root.shadow.flush(clock)
+        kinds = ("store", "atomic") if op == "load" else ("store", "load", "atomic")
+        clash = races._clash(root.shadow, kinds, clock, elements, threads)
+        root.shadow.of(op).add(clock, elements, threads)
+        if clash is not None:
+            races._report_race(box.array, op, site, *clash[1:])
 
     def count_tile(self, site: int, op: str, requests: int, size: int) -> None:
         """Some bytes of tiles in shared memory, 128 a pass: swizzled, they have no conflicts."""
         if self.counters is not None:
             count = Count(requests, 0, 0, size // 128, size // 128, requests, size)
             self.counters.of(self.base + site, "shared", op)[1].add(count)
-
-    def _look_in_box(self, array: Array, elements: ndarray, site: int, op: str) -> None:
-        shadow, clock, races = array.root.shadow, self.launch.clock, self.observer
-        threads = np.full(elements.size, self.geometry.start + self.one_lane(), np.int32)
-        if array.root.place is not None:
-            _, elements, threads = races._in_units(array.root.place, elements, threads)
-        shadow.flush(clock)
-        kinds = ("store", "atomic") if op == "load" else ("store", "load", "atomic")
-        clash = races._clash(shadow, kinds, clock, elements, threads)
-        shadow.of(op).add(clock, elements, threads)
-        if clash is not None:
-            races._report_race(array, op, site, *clash[1:])
 
     def tma_store(self, box: Box, corner, source: Array, index, site: int) -> None:
         self.needs(HOPPER, "a TMA copy", site)

@@ -356,7 +356,11 @@ class Elements:
                 return fold(True, lambda old, x, _: old & (x != 0))
             case "min" | "max":
                 self._refuse_empty(array, site, "iterable argument is empty")
-                return fold(zero, _best(better, convert))
+
+                def best(old, x, number):  # by comparisons, which a NaN never wins
+                    return convert(np.where(better(x, old), x, old)[()]) if number else x
+
+                return fold(zero, best)
             case "argmin" | "argmax":
                 self._refuse_empty(array, site, "attempt to reduce an empty sequence")
                 return fold((0, zero), _first_best(better))[0]
@@ -411,15 +415,6 @@ def _typed(records: ndarray, name: str, kind: np.dtype, count: int, pitch: int) 
         return np.empty(0, kind)
     first = records[name].reshape(len(records), -1)[:1, :1].reshape(-1)
     return as_strided(first, (count,), (pitch,))
-
-
-def _best(better: Callable, convert: Callable) -> Callable:
-    """``max(array)``: by comparisons, which a NaN never wins."""
-
-    def step(old, x, number):
-        return x if number == 0 else convert(np.where(better(x, old), x, old)[()])
-
-    return step
 
 
 def _first_best(better: Callable) -> Callable:

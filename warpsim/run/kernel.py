@@ -18,7 +18,6 @@ from warpsim.code.programs import program_of
 from warpsim.core.settings import setting, warn_of_few_blocks, warn_of_host_arrays
 from warpsim.front.allocations import declared
 from warpsim.front.names import typing_error
-from warpsim.front.types import Typing
 from warpsim.host.gpus import current
 from warpsim.run import launch
 from warpsim.run.launch import NO_CONFIGURATION, dimensions, run_kernel, types_of
@@ -208,14 +207,29 @@ class Overload:
     def __init__(self, kernel: Kernel, signature: tuple[types.Type, ...]):
         self.kernel, self.signature = kernel, signature
 
+    _type_annotation = property(lambda self: self)
+
+    def _variables(self) -> list[tuple[int, str, types.Type]]:
+        """Line, name and type of each argument and of what is assigned to."""
+        typing = program_of(self.kernel).typing(self.signature)
+        taken = zip(typing.source.arguments, typing.arguments, strict=True)
+        set_ = ((node, kind) for node, kind in typing.targets.items() if isinstance(node, ast.Name))
+        assigned = [(typing.source.line(node), node.id, kind) for node, kind in set_]
+        return [(1, *one) for one in taken] + assigned
+
     @property
-    def _type_annotation(self) -> "Annotation":
-        return Annotation(program_of(self.kernel).typing(self.signature))
+    def typemap(self) -> dict[str, types.Type]:
+        """The types of the variables, by name; of several the first."""
+        return {name: kind for _, name, kind in reversed(self._variables())}
 
     def inspect_types(self, file: Any = None) -> None:
         """Print the source with the types of its variables."""
-        head = f"{self.kernel.__name__} {self.signature}"
-        print(head, "-" * 80, self._type_annotation, "=" * 80, sep="\n", file=file)
+        text, found = [f"{self.kernel.__name__} {self.signature}", "-" * 80], self._variables()
+        for number, line in enumerate(program_of(self.kernel).source.text.splitlines(), 1):
+            margin = " " * (len(line) - len(line.lstrip()))
+            here = {name: kind for at, name, kind in found if at == number}
+            text += [line, *(f"{margin}# {name} :: {kind}" for name, kind in here.items())]
+        print(*text, "=" * 80, sep="\n", file=file)
 
     @property
     def cooperative(self) -> bool:
@@ -228,26 +242,6 @@ class Overload:
 
     def __repr__(self) -> str:
         return f"<{self.kernel.__name__}({', '.join(map(str, self.signature))}), simulated>"
-
-
-class Annotation:
-    """The types of a kernel's variables, by name and line."""
-
-    def __init__(self, typing: Typing):
-        self.source = typing.source
-        self.typemap = dict(zip(self.source.arguments, typing.arguments, strict=True))
-        self.lines: dict[int, dict[str, types.Type]] = {1: dict(self.typemap)}
-        for node, kind in typing.targets.items():
-            if isinstance(node, ast.Name):
-                self.typemap.setdefault(node.id, kind)
-                self.lines.setdefault(self.source.line(node), {})[node.id] = kind
-
-    def __str__(self) -> str:
-        text = []
-        for number, line in enumerate(self.source.text.splitlines(), 1):
-            margin, found = " " * (len(line) - len(line.lstrip())), self.lines.get(number, {})
-            text += [line, *(f"{margin}# {name} :: {kind}" for name, kind in found.items())]
-        return "\n".join(text)
 
 
 def jit(

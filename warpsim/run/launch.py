@@ -447,8 +447,8 @@ def run_kernel(
     if lanes.cooperative:
         if blocks > (most := most_at_once(block, gpu)):
             raise ValueError(
-                f"{lanes.name} waits for the whole grid, so all {blocks:,} blocks must run at once; a "
-                f"{gpu.name} runs at most {most:,} of {math.prod(block)} threads"
+                f"{lanes.name} waits for the whole grid, so all {blocks:,} blocks must run at "
+                f"once; a {gpu.name} runs at most {most:,} of {math.prod(block)} threads"
             )
         chunk = blocks
     elif lanes.locks:  # who holds a lock is a block that has ended

@@ -32,12 +32,11 @@ class Lanes:
         self.inside = np.where(active, inside, 0)
         self.laneid = inside % 32
 
-    def _axis(self, axis: int):
-        size = self.shape[axis]
-        below = math.prod(self.shape[:axis])
-        return self.inside // below % size if size > 1 else 0
-
-    threadIdx = cached_property(lambda self: tuple(map(self._axis, range(3))))
+    @cached_property
+    def threadIdx(self) -> tuple:
+        below = (math.prod(self.shape[:axis]) for axis in range(3))
+        both = zip(self.shape, below, strict=True)
+        return tuple(self.inside // step % size if size > 1 else 0 for size, step in both)
 
 
 @lru_cache(maxsize=8)

@@ -218,10 +218,23 @@ class Counting:
 
     def _sample(self, count: Count, key, array, uniform, varying, mask, most: int, by_warp=None):
         """Keep the first request with the most sectors or wavefronts as this place's example."""
-        if most > count.example:
-            row = int(mask.indices[0]) // 32 if by_warp is None else int(by_warp.argmax())
-            keep(key, self.state, array, uniform, varying, mask.active, row, most)
-            count.example = most
+        if most <= count.example:
+            return
+        state, root, order = self.state, array.root, ""
+        row = int(mask.indices[0]) // 32 if by_warp is None else int(by_warp.argmax())
+        lanes = slice(row * 32, row * 32 + 32)
+        elements = np.full(32, uniform) if varying is None else varying[lanes] + uniform
+        if root.strides == contiguous_strides(root.shape):
+            order = "C"
+        elif root.strides == contiguous_strides(root.shape[::-1])[::-1]:
+            order = "F"
+        warp = (state.geometry.start // 32 + row) % (state.padded // 32)
+        state.counters.samples[key] = Sample(
+            *key, int(most), elements, mask.active[lanes].copy(), array.itemsize, array.pitch,
+            root.address, root.shape, order, state.where(row * 32).block,
+            state.geometry.block_shape, warp,
+        )  # fmt: skip
+        count.example = most
 
     def _record_global(self, count: Count, key, array: Array, uniform, varying, mask) -> None:
         size, pitch, address = array.itemsize, array.pitch, array.root.address
@@ -439,24 +452,3 @@ class Sample:
 def lanes_together(size: int) -> int:
     """Lanes of a warp that reach shared memory together, by the bytes of an element."""
     return {8: 16, 16: 8}.get(size, 32)
-
-
-def keep(
-    key: tuple[Site, str, str], state: Any, array: Array, uniform: int, varying: ndarray | None,
-    active: ndarray, row: int, amount: int,
-) -> None:  # fmt: skip
-    """Keep the request of warp ``row`` of the running chunk as the example of its place."""
-    lanes = slice(row * 32, row * 32 + 32)
-    elements = np.full(32, uniform) if varying is None else varying[lanes] + uniform
-    root = array.root
-    order = ""
-    if root.strides == contiguous_strides(root.shape):
-        order = "C"
-    elif root.strides == contiguous_strides(root.shape[::-1])[::-1]:
-        order = "F"
-    where = state.where(row * 32)
-    state.counters.samples[key] = Sample(
-        *key, int(amount), elements, active[lanes].copy(), array.itemsize, array.pitch,
-        root.address, root.shape, order, where.block,
-        state.geometry.block_shape, (state.geometry.start // 32 + row) % (state.padded // 32),
-    )  # fmt: skip
