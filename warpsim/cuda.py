@@ -64,20 +64,19 @@ def device_array(
 
 
 def device_array_like(ary: Any, stream: Any = 0) -> DeviceNDArray:
-    order, strides = _layout(ary)
-    return device_array(ary.shape, ary.dtype, strides, order)
+    return device_array(ary.shape, ary.dtype, *_layout(ary))
 
 
-def _layout(ary: Any) -> tuple[str, tuple[int, ...] | None]:
-    """Order and strides [bytes] of an array like this one, without gaps, as Numba chooses them."""
+def _layout(ary: Any) -> tuple[tuple[int, ...] | None, str]:
+    """Strides [bytes] and order of an array like this one, without gaps, as Numba chooses them."""
     in_c, in_f = ary.flags["C_CONTIGUOUS"], ary.flags["F_CONTIGUOUS"]
     if in_c or in_f or ary.ndim <= 1:
-        return ("F" if in_f and not in_c else "C"), None
+        return None, "F" if in_f and not in_c else "C"
     strides, step = [0] * ary.ndim, ary.dtype.itemsize
     for axis in sorted(range(ary.ndim), key=lambda axis: ary.strides[axis]):
         strides[axis] = step
         step *= ary.shape[axis]
-    return "C", tuple(strides)
+    return tuple(strides), "C"
 
 
 def _empty(shape: Any, dtype: Any, order: str, strides: Any) -> np.ndarray:
@@ -112,8 +111,7 @@ def pinned_array(
 
 
 def pinned_array_like(ary: np.ndarray) -> np.ndarray:
-    order, strides = _layout(ary)
-    return pinned_array(ary.shape, ary.dtype, strides, order)
+    return pinned_array(ary.shape, ary.dtype, *_layout(ary))
 
 
 def mapped_array(
@@ -131,8 +129,7 @@ def mapped_array(
 
 
 def mapped_array_like(ary: np.ndarray, stream: Any = 0, portable: bool = False, wc: bool = False):
-    order, strides = _layout(ary)
-    return mapped_array(ary.shape, ary.dtype, strides, order)
+    return mapped_array(ary.shape, ary.dtype, *_layout(ary))
 
 
 managed_array = mapped_array

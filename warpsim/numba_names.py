@@ -6,7 +6,7 @@ All that Numba's own simulator answers is here; what makes machine code says so 
 from collections import namedtuple
 from collections.abc import Callable
 from importlib import import_module
-from types import FunctionType, ModuleType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from numba.core import config, errors, types
@@ -18,10 +18,6 @@ from warpsim.front import successor
 from warpsim.host import device
 from warpsim.host.device import DeviceNDArray
 from warpsim.run.kernel import OPTIONS
-
-
-class NvvmSupportError(ImportError):
-    """There is no NVVM."""
 
 
 class LinkableCode:
@@ -40,41 +36,19 @@ class _Config:
         return getattr(config, name)
 
 
-class _Runtime:
-    """``cuda.runtime``: there is none, and no version."""
-
-    supported_versions = ((-1, -1),)
-
-    def get_version(self) -> tuple[int, int]:
-        return -1, -1
-
-    def is_supported_version(self) -> bool:
-        return True
-
-
-class _Memory:
-    """What counts allocations inside kernels, of which there are none."""
-
-    def __init__(self, *args: Any, **options: Any):
-        pass
-
-    memsys_enable_stats = get_allocation_stats = lambda self: None
+NO_VERSION = -1, -1
+_RUNTIME = SimpleNamespace(
+    get_version=lambda: NO_VERSION, is_supported_version=lambda: True,
+    supported_versions=(NO_VERSION,),
+)  # fmt: skip
+_DRIVER_ITSELF = SimpleNamespace(get_version=lambda: NO_VERSION, get_device_count=lambda: 1)
+#: What counts allocations inside kernels, of which there are none.
+_RTSYS = SimpleNamespace(memsys_enable_stats=lambda: None, get_allocation_stats=lambda: None)
+NvvmSupportError = type("NvvmSupportError", (ImportError,), {})
 
 
-class _Driver:
-    """``cudadrv.driver.driver``."""
-
-    get_version = _Runtime.get_version
-
-    def get_device_count(self) -> int:
-        return 1
-
-
-class NVVM:
-    """``cudadrv.nvvm.NVVM``, which cannot be had."""
-
-    def __init__(self) -> None:
-        raise NvvmSupportError("the simulator makes no machine code: there is no NVVM")
+def _no_nvvm() -> None:
+    raise NvvmSupportError("the simulator makes no machine code: there is no NVVM")
 
 
 def _as_there(module: str, *names: str) -> dict[str, Any]:
@@ -145,12 +119,12 @@ _DRIVER = {
     name: getattr(device, name)
     for name in ("Context", "Device", "Event", "MemoryPointer", "Stream")
 } | {
-    "CudaAPIError": type("CudaAPIError", (RuntimeError,), {}), "FakeDriver": _Driver,
+    "CudaAPIError": type("CudaAPIError", (RuntimeError,), {}), "FakeDriver": lambda: _DRIVER_ITSELF,
     "LinkerError": type("LinkerError", (RuntimeError,), {}),
     "device_memory_size": lambda obj: obj.dtype.itemsize * obj.size,
     "device_memset": lambda dst, val, size, stream=0: _bytes(dst, size).fill(val),
     "device_to_device": _copy_bytes, "device_to_host": _copy_bytes,
-    "driver": _Driver(), "host_to_device": _copy_bytes,
+    "driver": _DRIVER_ITSELF, "host_to_device": _copy_bytes,
     "launch_kernel": _refusing("cudadrv.driver.launch_kernel"),
 }  # fmt: skip
 
@@ -171,7 +145,7 @@ _DEVICES = {
     "require_context": lambda function: function, "reset": lambda: None,
 }  # fmt: skip
 _NVVM = {
-    "NVVM": NVVM, "NvvmSupportError": NvvmSupportError, "is_available": lambda: False,
+    "NVVM": _no_nvvm, "NvvmSupportError": NvvmSupportError, "is_available": lambda: False,
     "get_supported_ccs": lambda: (), "NvvmError": None, "nvvmError": None,
 } | {
     name: _refusing(f"cudadrv.nvvm.{name}")
@@ -193,13 +167,13 @@ CUDA = _LINKABLE | _COMPILE | _HINTS | {
     "CudaSupportError": _ERROR["CudaSupportError"], "cuda_error": lambda: None,
     "declare_device": lambda name, sig, **_: _refusing(name),
     "implementation": "NVIDIA", "is_signature": is_signature,
-    "config": _Config(), "runtime": _Runtime(), "Dim3": Dim3, "dim3": Dim3,
+    "config": _Config(), "runtime": _RUNTIME, "Dim3": Dim3, "dim3": Dim3,
     "FakeCUDAKernel": host.Kernel, "HAS_NUMBA": True, "auto_device": _auto_device,
     "is_bfloat16_supported": lambda: False, "is_float16_supported": lambda: True,
     "is_fp8_supported": lambda: False, "is_supported_version": lambda: True,
     "require_context": _DEVICES["require_context"], "reset": _DEVICES["reset"],
 }  # fmt: skip
-_STATISTICS = {"RTSys": _Memory, "config": CUDA["config"], "rtsys": _Memory()}
+_STATISTICS = {"RTSys": lambda *_, **__: _RTSYS, "config": CUDA["config"], "rtsys": _RTSYS}
 MODULES = {
     f"numba.cuda.{name}": _as_there(name)
     for name in ("_internal", "_internal.cuda_bf16", "bf16", "cudadrv", "cudadrv.drvapi",
@@ -227,8 +201,8 @@ MODULES = {
     "numba.cuda.cudadrv.linkable_code": _LINKABLE,
     "numba.cuda.cudadrv.nvrtc": {"compile": _refusing("cudadrv.nvrtc.compile")},
     "numba.cuda.cudadrv.nvvm": _NVVM,
-    "numba.cuda.cudadrv.runtime": {"FakeRuntime": _Runtime, "runtime": CUDA["runtime"]},
-    "numba.cuda.memory_management": {"rtsys": _STATISTICS["rtsys"]},
+    "numba.cuda.cudadrv.runtime": {"FakeRuntime": lambda: _RUNTIME, "runtime": _RUNTIME},
+    "numba.cuda.memory_management": {"rtsys": _RTSYS},
     "numba.cuda.memory_management.nrt": _STATISTICS,
     "numba.cuda.reduction": {"Reduce": host.Reduce, "reduce": host.reduce},
     "numba.cuda.simulator": {},

@@ -45,7 +45,6 @@ class Control:
         return Mask(yes, count, mask), Mask(mask.active & ~condition, mask.count - count, mask)
 
     def join(self, outer: Mask, first: Mask, second: Mask) -> Mask:
-        """The lanes that are left after both sides of a branch."""
         if not first:
             return second
         if not second:
@@ -152,7 +151,6 @@ class Control:
         self.state.found("out-of-bounds", text, site, lane)
 
     def _raise(self, error: type, arguments: tuple, place: str, lane: int) -> None:
-        """Raise what a thread raises, with its place in Numba's words."""
         where = self.state.where(lane)
         text = f"{place}tid={[*where.thread]} ctaid={[*where.block]}"
         if arguments:

@@ -47,7 +47,6 @@ class Elements:
         return part.derived(shape, strides + part.strides[own:], array.offset * count)
 
     def component(self, array: Array, name: str) -> Array:
-        """The real or the imaginary parts of complex numbers."""
         root = array.root
         start = root.itemsize // 2 if name == "imag" else 0
         make = partial(self._like, root, getattr(root.flat, name), name, start)
@@ -63,7 +62,6 @@ class Elements:
         return root.fields[name]
 
     def _like(self, root: Array, flat: ndarray, name: str, start: int) -> Array:
-        """An array over other elements at the same places as a whole one's."""
         place = root.shape, root.strides, root.space, f"{root.name}.{name}"
         return self._over(root, Array(flat, *place), start, root.pitch)
 
@@ -292,7 +290,6 @@ class Elements:
         return (number, *reversed(parts)) if shape else ()
 
     def enumerated(self, array: Array, site: int):
-        """Each index of an array, and its element."""
         for index in self.indices(array.shape):
             yield index, self.memory.load(array, index, site)
 
@@ -323,7 +320,6 @@ class Elements:
 
     # ------------------------------------------------------------------ all of them
     def total(self, array: Array, convert: Callable, mean: bool, heading: str, site: int):
-        """The sum or the mean, in the result's type."""
         fold = partial(self._folded, array, heading, site)
         value = fold(convert(0), lambda old, x, _: convert(old + convert(x)))
         return self._divided(value, array, convert) if mean else value

@@ -152,7 +152,6 @@ class Exchange:
         return self._ballot(True)
 
     def lanemask_lt(self, site: int):
-        """The lanes of the warp that come before this one."""
         return (np.int64(1) << self.state.geometry.laneid) - 1
 
     def ballot_sync(self, members, predicate, site: int):
@@ -168,7 +167,6 @@ class Exchange:
         return (self._ballot(predicate) & members) == (self._ballot(True) & members)
 
     def eq_sync(self, members, predicate, site: int):
-        """All members have the same predicate."""
         self.check_members(members, site)
         yes = self._ballot(predicate) & members
         return (yes == 0) | (yes == (self._ballot(True) & members))

@@ -237,7 +237,6 @@ class Overload:
         return program_of(self.kernel).lane_program(self.signature, False, False).cooperative
 
     def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
-        """How many blocks of a shape run at once on the simulated GPU."""
         return launch.most_at_once(dimensions(blockdim, "blockdim"), current())
 
     def __repr__(self) -> str:

@@ -321,7 +321,6 @@ class Arguments:
         )
 
     def convert(self, signature: tuple[types.Type, ...], alone: bool = True) -> None:
-        """Convert to the types of an explicit signature."""
         number = self._misfit(signature, alone=alone)
         if number is not None:
             given = ", ".join(map(str, self.types))

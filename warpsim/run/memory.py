@@ -159,7 +159,6 @@ class Memory:
 
     # ------------------------------------------------------------------ loads and stores
     def load(self, array: Array, index: tuple, site: int):
-        """The element of each lane."""
         if array.rows is not None:
             place = array.row(index)
             if place is not None:
@@ -171,7 +170,6 @@ class Memory:
         return self.load_at(array, uniform, varying, bad, site)
 
     def load_at(self, array: Array, uniform, varying, bad, site: int):
-        """The element of each lane, once it is located."""
         if self.state.counters is not None:
             self.observer.record(array, uniform, varying, bad, site, "load")
         if array.space in ("shared", "local"):
@@ -195,7 +193,6 @@ class Memory:
         return known is mask or (known is not None and mask.within(known))
 
     def _load_inside(self, array: Array, uniform, varying):
-        """A load from shared or local memory."""
         state, flat = self.state, array.flat
         if array.space == "local":
             if varying is None:

@@ -78,7 +78,6 @@ class Found:
         return f"{shown}:{self.line}"
 
     def indented(self, indent: str = "") -> str:
-        """The finding as text."""
         times = count(self.launches, "launch")
         head = f"{indent}{self._line}: {self.kind} in {self.kernel}, {times}: {self.code}"
         return f"{head}\n{wrapped(self.message, indent + '    ', '')}"
@@ -96,7 +95,6 @@ class Collected:
         self._lock = threading.RLock()
 
     def look(self, kernel: Any, launch: Any) -> None:
-        """Take the findings of a launch."""
         findings = findings_of(launch)
         source = program_of(kernel).source if findings else None
         with self._lock:
