@@ -1,46 +1,42 @@
 """Every step of the ladders by both compilers, alternately on one GPU: ``<gpu>-successor.csv``.
 
-    python -m tools.successor.times FILE [FAMILY ...] [--processes 14] [--seconds 150]
+    python -m tools.successor.times FILE [FAMILY ...] [--rounds 7] [--patience 100]
 
-needs a GPU, PyTorch, numba-cuda and numba-cuda-mlir. A process has one compiler, so two are timed
-alternately; before, several compile every step, and what both compute is compared. (That it is
-right is asked by ``COURSE_COMPILER=mlir pytest tests/course/kernels``.) A process in which
-something fails, or that is silent, ends, and others go on. A step's time is the GPU's of calls on
-end, the host's that of calls which only queue.
+needs a GPU, PyTorch, numba-cuda and numba-cuda-mlir. A process has one compiler, so two answer in
+turns; what both compute is compared. (That it is right is asked by ``COURSE_COMPILER=mlir pytest
+tests/course/kernels``.) A process in which something fails, or that is silent for longer than the
+patience, ends, and another goes on with the next step. With no rounds kernels are only compiled and
+kept on disk: a run for each family beside each other does so first. A step's time is the GPU's of
+calls on end, the host's that of calls which only queue.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import datetime
 import functools
-import hashlib
 import importlib
-import importlib.metadata
-import itertools
 import multiprocessing
-import os
-import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from os import environ
 from pathlib import Path
 from typing import Any
 
-from course.files import write_whole
+from course import backend, successor
+from course.backend import installed_version
+from course.files import table_text, write_whole
+from course.measure.recorded import header
 
 COMPILERS = ("numba-cuda", "mlir")
-ROUNDS, CALLS, LONG = 7, 20, 4e-3  # calls on end are at most so many seconds, or one
-SILENT = 100  # seconds until a process is given up
+CALLS, LONG = 20, 4e-3  # calls on end are at most so many seconds, or one
 SAMPLE = 4096  # results that are compared where not all bits are the same
+CHUNK = 1 << 24  # results whose bits are summed at once, each times its place
 COLUMNS = (
     "family", "what", "step", "difference", "numba_us", "successor_us", "ratio", "numba_host_us",
     "successor_host_us",
 )  # fmt: skip
-
 HALF, LAYER = "float16", {"activation": None}
 _ROWS, _MANY, _MORE = ((65536, 768), (16384, 4096)), (1 << 26,), (1 << 24,)
 _IMAGES = ((512, 8, 32, 32), (16, 8, 3, 3), (16,), (512, 16, 16, 16), LAYER)
@@ -79,14 +75,24 @@ FAMILIES: dict[str, tuple[str, list[tuple]]] = {
 # --- a process with a compiler --------------------------------------------------------------------
 
 
+@functools.cache
+def ladder(family: str) -> Any:
+    """The function of a family, or its ladder."""
+    module, _, name = FAMILIES[family][0].partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def steps(family: str) -> list[str]:
+    """The names of its steps."""
+    found = ladder(family)
+    return [name for name in getattr(found, "ladder", found).names if name != "auto"]
+
+
 @functools.lru_cache(1)
-def problem(family: str, place: int) -> tuple[Any, Callable[[str], Callable[[], Any]]]:
-    """A ladder, and what gives the call of one of its steps."""
+def problem(family: str, place: int) -> list[Any]:
+    """What a family's function is given."""
     import torch
 
-    path, problems = FAMILIES[family]
-    module, _, name = path.partition(":")
-    function = getattr(importlib.import_module(module), name)
     generator = torch.Generator("cuda").manual_seed(7)
     torch.cuda.empty_cache()
 
@@ -97,37 +103,27 @@ def problem(family: str, place: int) -> tuple[Any, Callable[[str], Callable[[], 
         kind = torch.float16 if HALF in one else torch.float32
         return torch.rand(sizes, device="cuda", generator=generator).to(kind)
 
-    given = [made(one) for one in problems[place]]
-    options = given.pop() if isinstance(given[-1], dict) else {}
-    if hasattr(function, "ladder"):
-        return function.ladder, lambda step: lambda: function(*given, method=step)
-
-    def launched(step: str) -> Callable[[], Any]:
-        from course.backend import cuda
-        from course.kernels.steps import configured
-
-        there = [cuda.as_cuda_array(one) for one in given]
-        launches = configured(function.launches(*there, method=step, **options))
-
-        def call() -> Any:
-            for kernel, arguments in launches:
-                kernel(*arguments)
-            return given[-1]
-
-        return call
-
-    return function, launched
+    return [made(one) for one in FAMILIES[family][1][place]]
 
 
 @functools.lru_cache(1)
 def called(family: str, place: int, step: str) -> Callable[[], Any]:
     """A step's call."""
-    return problem(family, place)[1](step)
+    function, given = ladder(family), problem(family, place)
+    if hasattr(function, "ladder"):
+        return lambda: function(*given, method=step)
+    from course.kernels.steps import configured
 
+    *arrays, options = given if isinstance(given[-1], dict) else (*given, {})
+    there = map(backend.cuda.as_cuda_array, arrays)
+    launches = configured(function.launches(*there, method=step, **options))
 
-def steps(family: str, place: int) -> list[str]:
-    """The names of the steps."""
-    return [name for name in problem(family, place)[0].names if name != "auto"]
+    def call() -> Any:
+        for kernel, arguments in launches:
+            kernel(*arguments)
+        return arrays[-1]
+
+    return call
 
 
 def computed(family: str, place: int, step: str) -> dict[str, Any]:
@@ -139,9 +135,10 @@ def computed(family: str, place: int, step: str) -> dict[str, Any]:
     found = torch.as_tensor(found[1] if isinstance(found, tuple) else found, device="cuda")
     torch.cuda.synchronize()
     seconds, flat = time.perf_counter() - start, found.reshape(-1)
-    some = flat[:: -(-len(flat) // SAMPLE)].double().tolist()
-    digest = hashlib.sha256(flat.view(torch.uint8).cpu().numpy()).hexdigest()
-    return {"digest": digest, "some": some, "seconds": seconds}
+    bits = flat.view(torch.int16 if flat.dtype == torch.float16 else torch.int32)
+    places = torch.arange(1, CHUNK + 1, device="cuda")
+    sums = [int((part.long() * places[: len(part)]).sum()) for part in bits.split(CHUNK)]
+    return {"sums": sums, "some": flat[:: -(-len(flat) // SAMPLE)].tolist(), "seconds": seconds}
 
 
 def timed(family: str, place: int, step: str) -> tuple[float, float]:
@@ -162,26 +159,20 @@ def timed(family: str, place: int, step: str) -> tuple[float, float]:
         end.synchronize()
         return 1e3 * begin.elapsed_time(end) / calls, 1e6 * host / calls
 
-    once = min(run(1)[0], run(1)[0])
-    return run(max(1, min(CALLS, int(1e6 * LONG / once))))
+    return run(max(1, min(CALLS, int(1e6 * LONG / run(1)[0]))))
 
 
-def about() -> dict[str, str]:
+def about(command: str) -> dict[str, str]:
     """What the figures may depend on."""
-    from course import backend, successor
-    from course.driver import read_driver
-
     if backend.gpu() is None:
         raise RuntimeError(backend.why())
-    cuda = ".".join(map(str, read_driver().version or ()))
-    packages = (successor.compiler(), "numba", "numpy", "torch")
-    found = {package: importlib.metadata.version(package) for package in packages}
-    return {"gpu": backend.gpu(), "driver_cuda": cuda, "python": platform.python_version()} | found
+    package = successor.DISTRIBUTION
+    return header(backend.gpu(), None, command) | {package: installed_version(package)}
 
 
 def answer(compiler: str, question: Callable, given: tuple) -> tuple[Any, str]:
     """What a question gives in a process of this compiler, and what was refused."""
-    os.environ["COURSE_COMPILER"] = compiler  # before anything asks
+    environ[successor.VARIABLE] = compiler  # before anything asks
     try:
         return question(*given), ""
     except Exception as error:  # the GPU's, a compiler's, or a step's refusal
@@ -191,8 +182,8 @@ def answer(compiler: str, question: Callable, given: tuple) -> tuple[Any, str]:
 class Process:
     """A process with a compiler, started when it is asked, and anew after a failure."""
 
-    def __init__(self, compiler: str):
-        self.compiler, self.running = compiler, None
+    def __init__(self, compiler: str, patience: float):
+        self.compiler, self.patience, self.running = compiler, patience, None
 
     def ask(self, question: Callable, *given: Any) -> tuple[Any, str]:
         """The answer, and what was refused."""
@@ -200,7 +191,7 @@ class Process:
             self.running = multiprocessing.get_context("spawn").Pool(1)
         asked = self.running.apply_async(answer, (self.compiler, question, given))
         try:
-            found, refused = asked.get(SILENT)
+            found, refused = asked.get(self.patience)
         except multiprocessing.TimeoutError:
             found, refused = None, "it is silent, or has died"
         if refused and "the method" not in refused:
@@ -219,7 +210,7 @@ class Process:
 
 def difference(one: dict[str, Any], other: dict[str, Any]) -> float:
     """The largest difference of some results, relative to the largest; 0 for the same bits."""
-    if one["digest"] == other["digest"]:
+    if one["sums"] == other["sums"]:
         return 0.0
     pairs = list(zip(one["some"], other["some"], strict=True))
     return max(abs(a - b) for a, b in pairs) / max(abs(a) for a, _ in pairs)
@@ -238,58 +229,28 @@ def row_of(which: tuple, results: list[dict], times: list[list[tuple[float, floa
     ]  # fmt: skip
 
 
-def run(file: Path, families: list[str], processes: int, seconds: float) -> int:
-    """Compile, compare and time; write the table after each step. Returns how many failed."""
-    until, facts = time.monotonic() + seconds, {}
-    two = [Process(compiler) for compiler in COMPILERS]
-    for one in two:
-        its, refused = one.ask(about)
-        if refused:
-            print(f"{one.compiler}: {refused}", file=sys.stderr)
-            return 1
-        facts |= its
-    facts["command"] = "python -m tools.successor.times"
-    facts["date"] = datetime.date.today().isoformat()
-    facts["times"] = f"medians of {ROUNDS} rounds of up to {CALLS} calls, alternately, warm caches"
-    places = [(one, place) for one in families for place in range(len(FAMILIES[one][1]))]
-    todo = [(*one, step) for one in places for step in two[0].ask(steps, *one)[0]]
-    idle = [[Process(compiler) for compiler in COMPILERS] for _ in range(processes)]
-
-    def compute(which: tuple) -> list[tuple[Any, str]]:
-        mine = idle.pop()
-        try:
-            return [one.ask(computed, *which) for one in mine]
-        finally:
-            idle.append(mine)
-
-    with ThreadPoolExecutor(processes) as pool:
-        found = dict(zip(todo, pool.map(compute, todo), strict=True))
-    for one in itertools.chain(*idle):
-        one.end()
+def run(file: Path, families: list[str], rounds: int, both: list[Process]) -> int:
+    """Compare and time; write the table after each step. Returns how many steps failed."""
+    facts, refused = both[0].ask(about, "python -m tools.successor.times")
+    if refused:
+        print(refused, file=sys.stderr)
+        return 1
+    facts["times"] = f"medians of {rounds} rounds of up to {CALLS} calls, alternately, warm caches"
     failed, rows = 0, []
-    for which, both in found.items():
-        for compiler, (_, refused) in zip(COMPILERS, both, strict=True):
-            if refused:
-                failed += "the method" not in refused
-                print("refused:", *which, compiler, refused, flush=True)
-        if any(refused for _, refused in both) or time.monotonic() > until:
+    places = [(one, place) for one in families for place in range(len(FAMILIES[one][1]))]
+    for which in [(*one, step) for one in places for step in steps(one[0])]:
+        answers = [one.ask(computed, *which) for one in both]
+        for one in both * rounds:
+            if not any(refused for _, refused in answers):
+                answers.append(one.ask(timed, *which))
+        if refused := "; ".join(why for _, why in answers if why):
+            failed += "the method" not in refused
+            print("refused:", *which, refused, flush=True)
             continue
-        times: list[list] = [[], []]
-        with contextlib.suppress(TypeError):  # it fails now
-            for _ in range(ROUNDS):
-                for one, its in zip(two, times, strict=True):
-                    its.append(tuple(one.ask(timed, *which)[0]))
-        if len(times[1]) < ROUNDS:
-            failed += 1
-            print("not timed:", *which, flush=True)
-            continue
-        rows.append(row_of(which, [its for its, _ in both], times))
-        print(*rows[-1], *(f"{its['seconds']:.1f} s" for its, _ in both), flush=True)
-        head = [f"# {key}={value}" for key, value in facts.items()]
-        lines = [*head, *map(",".join, (COLUMNS, *rows)), ""]
-        write_whole(file, "\n".join(lines).encode())
-    for one in two:
-        one.end()
+        found = [one for one, _ in answers]
+        rows.append(row_of(which, found[:2], [found[2::2], found[3::2]]))
+        print(*rows[-1], *(f"{one['seconds']:.1f} s" for one in found[:2]), flush=True)
+        write_whole(file, table_text(file.name, facts, COLUMNS, rows, ValueError))
     for family in (*families, ""):
         ratios = [float(row[6]) for row in rows if row[0] == family or not family]
         if ratios:
@@ -302,10 +263,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("file", type=Path, help="the table to write")
     parser.add_argument("family", nargs="*", choices=[*FAMILIES, []])
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 2)
-    parser.add_argument("--seconds", type=float, default=3600, help="time nothing after so many")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--patience", type=float, default=100, help="seconds for an answer")
     asked = parser.parse_args(arguments)
-    return 1 if run(asked.file, asked.family or [*FAMILIES], asked.processes, asked.seconds) else 0
+    both = [Process(compiler, asked.patience) for compiler in COMPILERS]
+    try:
+        return bool(run(asked.file, asked.family or [*FAMILIES], asked.rounds, both))
+    finally:
+        for one in both:
+            one.end()
 
 
 if __name__ == "__main__":
