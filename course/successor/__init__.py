@@ -87,7 +87,7 @@ def cuda() -> ModuleType:
             f'python -m pip install "{DISTRIBUTION}=={VERSION}"'
         )
     found = importlib.import_module(f"{PACKAGE}.cuda")
-    importlib.import_module(f"{__name__}.mended").mend()
+    importlib.import_module(f"{__name__}.mended")
     importlib.import_module(f"{__name__}.facade").register()
     return found
 
