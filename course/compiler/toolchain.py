@@ -203,7 +203,7 @@ def mixed_releases() -> CompilerMissing:
 def type_of(value: Any) -> Any:
     """The Numba type of a kernel's argument, as at a launch, or None."""
     if successor.is_chosen():
-        return successor.type_of(value)
+        return successor.translation().type_of(value)
     dispatcher = importlib.import_module("numba.cuda.dispatcher")
     try:
         return dispatcher.typeof(value, dispatcher.Purpose.argument)

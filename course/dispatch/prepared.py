@@ -244,7 +244,7 @@ def type_of(value: Any, dispatcher: Any) -> Any:
     if not isinstance(value, ArraySlot):
         return dispatcher.typeof_pyval(value)
     numba_type = value.numba_type()
-    return successor.moved(numba_type) if successor.is_chosen() else numba_type
+    return successor.translation().moved(numba_type) if successor.is_chosen() else numba_type
 
 
 # --- shared memory --------------------------------------------------------------------------------

@@ -100,19 +100,10 @@ def numba_cuda() -> ModuleType:
     return importlib.import_module("numba.cuda")
 
 
-def _facade() -> ModuleType:
+def translation() -> ModuleType:
+    """What translates types and instructions: `course.successor.facade`."""
     cuda()
     return importlib.import_module(f"{__name__}.facade")
-
-
-def moved(kind: types.Type) -> Any:
-    """Its type for one of Numba's, such as of a kernel's argument."""
-    return _facade().moved(kind)
-
-
-def type_of(value: Any) -> types.Type | None:
-    """Numba's type of a kernel's argument, as at a launch, or None."""
-    return _facade().type_of(value)
 
 
 def compiled(
@@ -122,7 +113,7 @@ def compiled(
 
     `options` are those of ``cuda.jit``.
     """
-    kinds = tuple(map(moved, signature))
+    kinds = tuple(map(translation().moved, signature))
     tools = importlib.import_module(f"{PACKAGE}.tools")
     compiler = importlib.import_module(f"{PACKAGE}.compiler")
     with _answering, redirect_stdout(io.StringIO()):  # it prints modules that it refuses

@@ -261,7 +261,7 @@ def test_a_kernels_key_on_disk_is_the_same_before_and_after_it_is_compiled(monke
     successor.cuda()
     monkeypatch.setattr(importlib.import_module("numba_cuda_mlir.tools"), "_cached_cc", (9, 0))
     made = successor.cuda().jit(fastmath=True)(RealKernel(kernel).function)
-    kinds = (successor.moved(float32[::1]),)
+    kinds = (successor.translation().moved(float32[::1]),)
     before = kernel_cache.key_of(made, kinds, "here")
     made.compile(kinds)
     assert kernel_cache.key_of(made, kinds, "here") == before
@@ -285,6 +285,6 @@ def test_what_is_kept_on_disk_can_be_launched():
         x[0] = 1
 
     made = SimpleNamespace(metadata=compiled(kernel, (float32[::1],)))
-    again = successor.loaded((successor.moved(float32[::1]),), successor.stored(made))
+    again = successor.loaded((successor.translation().moved(float32[::1]),), successor.stored(made))
     assert again.metadata["cubin"] == made.metadata["cubin"]
     assert "kernel" in again.metadata["func_name"]
