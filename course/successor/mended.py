@@ -65,9 +65,9 @@ _UNSIGNED = {cuda.atomic.min: llvm.AtomicBinOp.umin, cuda.atomic.max: llvm.Atomi
 
 
 def _in_place_of(owner: Any, name: str) -> Callable:
-    """Put a function, which is given the old one first, in the place of another."""
+    """Take a function, which is given the old one first, for another."""
 
-    def put(new: Callable) -> Callable:
+    def take(new: Callable) -> Callable:
         old = getattr(owner, name)
 
         @functools.wraps(old)
@@ -77,7 +77,7 @@ def _in_place_of(owner: Any, name: str) -> Callable:
         setattr(owner, name, made)
         return new
 
-    return put
+    return take
 
 
 # --- arrays ---------------------------------------------------------------------------------------

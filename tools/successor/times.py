@@ -2,9 +2,9 @@
 
     python -m tools.successor.times FILE [FAMILY ...] [--rounds 7] [--patience 100]
 
-needs a GPU, PyTorch, numba-cuda and numba-cuda-mlir. A process has one compiler, so two answer in
-turns; what both compute is compared. (That it is right is asked by ``COURSE_COMPILER=mlir pytest
-tests/course/kernels``.) A process in which something fails, or that is silent for longer than the
+needs a GPU, PyTorch, numba-cuda and numba-cuda-mlir. A process has one compiler, so two answer
+alternately; what both compute is compared. (That it is right is asked by ``COURSE_COMPILER=mlir
+pytest tests/course/kernels``.) A process in which something fails, or that is silent for longer than the
 patience, ends, and another goes on with the next step. With no rounds kernels are only compiled and
 kept on disk: a run for each family beside each other does so first. A step's time is the GPU's of
 calls on end, the host's that of calls which only queue.
