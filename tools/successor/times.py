@@ -4,10 +4,10 @@
 
 needs a GPU, PyTorch, numba-cuda and numba-cuda-mlir. A process has one compiler, so two answer
 alternately; what both compute is compared. (That it is right is asked by ``COURSE_COMPILER=mlir
-pytest tests/course/kernels``.) A process in which something fails, or that is silent for longer than the
-patience, ends, and another goes on with the next step. With no rounds kernels are only compiled and
-kept on disk: a run for each family beside each other does so first. A step's time is the GPU's of
-calls on end, the host's that of calls which only queue.
+pytest tests/course/kernels``.) A process in which something fails, or that is silent for longer
+than the patience, ends, and another goes on with the next step. What is compiled is kept on disk: a
+run of one round for each family, beside each other, before the one that times all saves minutes. A
+step's time is the GPU's of calls on end, the host's that of calls which only queue.
 """
 
 from __future__ import annotations
