@@ -4,7 +4,6 @@ import __future__
 
 import builtins
 import functools
-import operator
 import os
 import sys
 from collections.abc import Iterator
@@ -12,9 +11,7 @@ from contextlib import contextmanager
 from types import CodeType
 from typing import Any
 
-_FEATURES = functools.reduce(
-    operator.or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
-)
+_FEATURES = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 #: The lines of the text that a function's code was compiled from.
 _lines: dict[CodeType, list[str]] = {}
 

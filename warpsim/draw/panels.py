@@ -4,8 +4,6 @@ One language for both: coloured is what the lanes want, hatched is what goes alo
 All measures are inches, downwards from the picture's upper left corner.
 """
 
-from collections.abc import Sequence
-
 from matplotlib.collections import LineCollection
 
 from warpsim.core.words import count as counted
@@ -76,9 +74,6 @@ class Pen(style.Pen):
     def hatched(self, x, y, width, height) -> None:
         self.box(x, y, width, height, UNUSED, HATCH, 0, hatch="/////").set_gid("unused")
 
-    def lines(self, ends: Sequence, colours: Sequence[str]) -> None:
-        self.axes.add_collection(LineCollection(ends, colors=colours, linewidths=0.9, alpha=0.85))
-
 
 class Panel:
     """One request, drawn large with all its labels or compact without them.
@@ -126,7 +121,7 @@ class Panel:
         for lane, target in self.targets().items():
             ends.append(((LEFT + (lane + 0.5) * BOX, y), (target, y + self.fan)))
             of_line.append(colours[lane])
-        pen.lines(ends, of_line)
+        pen.axes.add_collection(LineCollection(ends, colors=of_line, linewidths=0.9, alpha=0.85))
         self.draw_memory(pen, y + self.fan)
         if not self.compact:
             y += self.fan + self.memory_height + 0.15

@@ -80,7 +80,13 @@ class Accesses:
         """As `locate`, of each lane's first element; the others are inside, too, and aligned."""
         wide = (i.astype(np.int64, copy=False) if type(i) is ndarray else int(i) for i in index)
         index = tuple(wide)
-        self._check_neighbours(array, count, site)
+        last, pitch = array.strides[-1], array.pitch // array.itemsize
+        if (last != 1 and np.any(np.asarray(array.shape[-1]) > 1)) or pitch != 1:
+            raise typing_error(
+                f"line {self.site(site).line}: neighbours on the last axis of {array.name} lie "
+                f"{last * array.pitch} bytes apart, its elements have {array.itemsize}: this "
+                f"access needs a contiguous last axis; index {array.name} with [ ] instead"
+            )
         bad = self._beyond(array, index, count, site, op)
         if bad is not None:
             index = tuple(
@@ -102,15 +108,6 @@ class Accesses:
                     self._misaligned(array, index, lane, count, site, op)
                     bad = odd if bad is None else bad | odd
         return uniform, varying, bad
-
-    def _check_neighbours(self, array: Array, count: int, site: int) -> None:
-        last, pitch = array.strides[-1], array.pitch // array.itemsize
-        if (last != 1 and np.any(np.asarray(array.shape[-1]) > 1)) or pitch != 1:
-            raise typing_error(
-                f"line {self.site(site).line}: neighbours on the last axis of {array.name} lie "
-                f"{last * array.pitch} bytes apart, its elements have {array.itemsize}: this "
-                f"access needs a contiguous last axis; index {array.name} with [ ] instead"
-            )
 
     def _beyond(self, array: Array, index: tuple, count: int, site: int, op: str) -> ndarray | None:
         """The active lanes with an element outside of the array; reported, if there are any."""

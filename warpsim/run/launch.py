@@ -225,7 +225,12 @@ class Arguments:
             kind, array = self._array(value._memory, name)
             return (kind.dtype if value.is_record else kind), array
         if isinstance(value, np.void) and value.dtype.names is not None:
-            return self._record(value, name, direction)
+            record = np.array(value)
+            if direction != "in" and value.flags.writeable:
+                for part in value.dtype.names:
+                    self.back.append(lambda part=part: value.__setitem__(part, record[part]))
+            kind, array = self._array(record, name)
+            return kind.dtype, array
         if isinstance(value, np.ndarray):
             if type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray):
                 raise typing_error(
@@ -263,18 +268,6 @@ class Arguments:
                 "device), numbers and tuples of them"
             )
         return kind, CONVERT[kind](value)
-
-    def _record(self, value: np.void, name: str, direction: str | None) -> tuple[types.Type, Array]:
-        copy = np.array(value)
-        if direction != "in" and value.flags.writeable:
-
-            def back() -> None:
-                for field in value.dtype.names:
-                    value[field] = copy[field]
-
-            self.back.append(back)
-        kind, array = self._array(copy, name)
-        return kind.dtype, array
 
     def _array(self, memory: np.ndarray, name: str) -> tuple[types.Type, Array]:
         kind = of_value(memory)

@@ -97,17 +97,13 @@ class Accesses:
             released = np.where(alone, clock.released[first_block], clock.released.min())
             covered = np.where(alone, clock.covered[first_block], clock.covered.min())
             fits = (self.fence_time[element] < covered) & (released <= sees[block])
-            if self.last is not None:
-                fits = np.where(alone, fits, self._all_published(clock, block, sees))
+            if self.last is not None:  # or each block sees the atomics of all the others here
+                open_ = (self.last > 0) & (self.last > clock.released)
+                others = np.count_nonzero(open_) - open_[block]
+                latest = clock.released[self.last > 0].max(initial=0)
+                fits = np.where(alone, fits, (others == 0) & (latest <= sees[block]))
             ordered |= fits
         return place[~ordered]
-
-    def _all_published(self, clock: Clock, block: ndarray, sees: ndarray) -> ndarray:
-        """Whether each block sees the atomics of all the others here."""
-        did = self.last > 0
-        open_ = did & (self.last > clock.released)
-        others = np.count_nonzero(open_) - open_[block]
-        return (others == 0) & (clock.released[did].max(initial=0) <= sees[block])
 
     def note(self, clock: Clock, threads: ndarray) -> None:
         """Remember which blocks did atomics here; those that announce a fence count nothing."""

@@ -101,7 +101,10 @@ class Unwritten:
         """A lane is the first that reads an element which is not set."""
         state, root = self.state, array.root
         name, before = state.spelled(array, element), "holds whatever was there before, and that"
-        if root.space == "local" and self._others_have(root.written, element):
+        number, owner = divmod(int(element), state.lanes)
+        block = state.block == state.block[owner]
+        local = root.space == "local"
+        if local and (root.written.reshape(-1, state.lanes)[number] & block).any():
             what = (
                 f"reads {name}, which only other threads have written, each in an array of its "
                 f"own: local memory is private, this thread's {before}"
@@ -130,13 +133,6 @@ class Unwritten:
             mask = mask.parent
         root.whole[number] = mask
         return True
-
-    def _others_have(self, written: ndarray, element: int) -> bool:
-        """Whether another thread of its block has written this element of its own local array."""
-        state = self.state
-        number, lane = divmod(int(element), state.lanes)
-        block = state.block[lane]
-        return bool((written.reshape(-1, state.lanes)[number] & (state.block == block)).any())
 
     def lost(self, dtype: np.dtype, site: int, lanes: ndarray):
         """What a shuffle gives for a lane that does not make the call; seen to be wrong here."""
