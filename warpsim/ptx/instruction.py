@@ -128,8 +128,9 @@ class Instruction(Intrinsic):
             given = f"{len(kinds)} given" if kinds else "none given"
             return f"{name} takes {count} argument{'s' * (count != 1)}, {given}"
         for take, kind in zip(self.takes, kinds, strict=True):
-            if take == "literal" and getattr(kind, "literal_value", None) not in self.known:
-                return f"{self.unknown}, not {getattr(kind, 'literal_value', kind)}"
+            value = getattr(kind, "literal_value", kind)  # of whole numbers alone a range is asked
+            if take == "literal" and not (isinstance(value, int) and value in self.known):
+                return f"{self.unknown}, not {value}"
         kinds = tuple(map(types.unliteral, kinds))
         return self.each(name, self.takes, kinds) or self.check(name, *kinds)
 

@@ -6,6 +6,7 @@ from numba import float32
 from numba.core.errors import TypingError
 
 from course import trace
+from tests.texts import body_of
 from tests.warpsim.ptx.kernel_parts import errors, numbers, only, written
 from warpsim import cuda
 from warpsim.host import gpus
@@ -270,3 +271,11 @@ def test_copies_go_from_global_to_shared_memory():
 
     with pytest.raises(TypingError, match=r"not from shared \(tile\) to global \(x\)"):
         trace(back, 1, 32, numbers(64), gpu="A100")
+
+
+@pytest.mark.parametrize(("most", "given"), [("n", "int64"), ("-1", "-1"), ("1.0", "float64")])
+def test_how_many_groups_are_waited_for_is_known_beforehand(most, given):
+    kernel = cuda.jit(body_of("n", f"wait_copies({most})", wait_copies=wait_copies))
+    words = f"wait_copies takes a literal, 0 or more: .*, not {given}"
+    with pytest.raises(TypingError, match=words):
+        trace(kernel, 1, 1, 3, gpu="A100")
