@@ -366,7 +366,7 @@ def _unit_vector(u, x, along, column, limit):
     cuda.syncthreads()
 
 
-@cuda.jit
+@cuda.jit(max_registers=128)  # of which `THREADS` threads fit; numba-cuda-mlir takes more by itself
 def complete_few(out, missing, wanted, limit):
     """The last `missing` of the `wanted` columns become orthonormal to all before.
 
