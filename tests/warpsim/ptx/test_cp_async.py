@@ -10,11 +10,7 @@ from tests.texts import body_of
 from tests.warpsim.ptx.kernel_parts import errors, numbers, only, written
 from warpsim import cuda
 from warpsim.host import gpus
-from warpsim.ptx import (
-    commit_copies,
-    copy_async,
-    wait_copies,
-)
+from warpsim.ptx import commit_copies, copy_async, wait_copies
 
 
 def waiting(commit=True, wait=0, barrier=True, own=False):
