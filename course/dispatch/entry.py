@@ -17,6 +17,7 @@ import inspect
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -170,22 +171,26 @@ class EntryPoint:
 
     def _prepared(self, call: CallFacts) -> Callable[..., Any] | None:
         """A plan of prepared launches; None where they cannot be had."""
-        with backend.cuda.gpus[call.device]:
-            try:
+
+        def prepare() -> Callable[..., Any]:
+            with backend.cuda.gpus[call.device]:
                 return PreparedPlan(call).quick()
-            except (prepared.CannotPrepare, CannotEncode) as problem:
-                if any(one is not None and one.dtype == BFLOAT16 for one in call.arrays):
-                    raise TypeError(
-                        f"{self.name}: bfloat16 needs packed launches, which cannot be had here "
-                        f"({backend.one_line(problem)}): convert to float32 or float16"
-                    ) from problem
-                warnings.warn(
-                    f"{self.name}: launches go through Numba, which costs some 20 µs more a call: "
-                    f"{backend.one_line(problem)}",
-                    RuntimeWarning,
-                    stacklevel=4,
-                )
-                return None
+
+        try:
+            return apart(prepare)
+        except (prepared.CannotPrepare, CannotEncode) as problem:
+            if any(one is not None and one.dtype == BFLOAT16 for one in call.arrays):
+                raise TypeError(
+                    f"{self.name}: bfloat16 needs packed launches, which cannot be had here "
+                    f"({backend.one_line(problem)}): convert to float32 or float16"
+                ) from problem
+            warnings.warn(
+                f"{self.name}: launches go through Numba, which costs some 20 µs more a call: "
+                f"{backend.one_line(problem)}",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+            return None
 
     def launched_by(self, *arrays: Array, out: Array | None = None) -> str:
         """How arrays like these are launched, once they were: "prepared", "Numba" or "host"."""
@@ -220,6 +225,17 @@ class EntryPoint:
         if isinstance(found, tuple):
             return tuple(one if one is None else space.from_dlpack(one) for one in found)
         return space.from_dlpack(found)
+
+
+def apart(work: Callable[[], Any]) -> Any:
+    """What `work` returns, or raises, in a thread of its own.
+
+    Numba's compiler leaves cycles of exceptions behind. Their frames hold all frames that called
+    it, with the caller's arrays, and the graph of autograd that these belong to, until Python looks
+    for garbage. A thread's frames end with it.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(work).result()
 
 
 def _from_dlpack(array: Any, name: str) -> Any:
