@@ -73,6 +73,7 @@ _transform = getattr(_FUNCTORCH, "maybe_current_level", lambda: 1)
 _is_batch = getattr(_FUNCTORCH, "is_legacy_batchedtensor", lambda tensor: True)
 _TENSORS = frozenset((Tensor, torch.nn.Parameter))  # and no other subclass
 _forward_ad = torch.autograd.forward_ad
+_is_grad_enabled = torch.is_grad_enabled
 _is_compiling = torch.compiler.is_dynamo_compiling  # other tracers have modes
 #: A guard of torch.compile's: whether tensors are as those it was made of, in type, layout, device,
 #: `requires_grad`, and in what the dispatcher must know of: modes, transforms, tracers, autocast.
@@ -125,9 +126,10 @@ class Operator:
     looks_like : callable
         Of the same arguments: empty tensors as the results.
     gradients : callable, optional
-        ``gradients(ctx, dy)``: None, then those of all arguments, by operators.
-    save : callable, optional
-        ``save(ctx, inputs, output)`` keeps what `gradients` needs.
+        ``gradients(ctx, dy)``: those of all tensors, by operators, of `ctx.options` and of what is
+        kept, `ctx.saved_tensors`: the tensors.
+    keeps_result : bool
+        The result is kept instead.
     entry : EntryPoint, optional
         What `function` calls with the same tensors.
     entry_options : callable
@@ -137,8 +139,9 @@ class Operator:
     ----------
     now : callable
         The function itself.
-    recorded : callable
-        ``recorded(how, *tensors, *options)``: the same by `how`, its gradient recorded by autograd.
+    recorded, seen : callable
+        ``recorded(*tensors, *options, how)``: the same by `how`, its gradient recorded by autograd;
+        the same for transforms.
     registered : torch._ops.OpOverload
         What PyTorch's dispatcher calls.
     """
@@ -148,7 +151,7 @@ class Operator:
         function: Callable[..., Any],
         looks_like: Callable[..., Any],
         gradients: Callable[..., Any] | None = None,
-        save: Callable[..., Any] | None = None,
+        keeps_result: bool = False,
         entry: EntryPoint | None = None,
         entry_options: Callable[..., tuple] = lambda: ("auto",),
     ):
@@ -156,10 +159,9 @@ class Operator:
         #: How many of the arguments are tensors, or None in place of one; they come first.
         given = inspect.signature(function).parameters.values()
         self.count = sum("Tensor" in str(one.annotation) for one in given)
-        if gradients is None:
-            gradients, save = _refusal(name), lambda ctx, inputs, output: None
+        self.gradients, self.keeps_result = gradients or _refusal(name), keeps_result
         self.now, self.entry, self.entry_options = function, entry, entry_options
-        self.recorded, self._seen = _recorded(gradients, save)
+        self.recorded, self.seen = self._recorded()
         self.own = _Known()
         schema = torch.library.infer_schema(function, mutates_args=())
         LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))  # as opcheck finds
@@ -175,26 +177,25 @@ class Operator:
 
     def __call__(self, *inputs: Any) -> Any:
         """Call the operator, or what it stands for where nobody can tell."""
-        count = self.count
+        tensors, options = inputs[: self.count], inputs[self.count :]
         if not _is_compiling():
-            for is_known, options, is_leaf, how in self.own.calls:
-                if is_known(*inputs[:count]) and options == inputs[count:]:
+            for is_known, known_options, recorded, how in self.own.calls:
+                if is_known(*tensors) and known_options == options:
                     if _function_modes() or _forward_ad._current_level >= 0:
                         break
-                    if is_leaf and torch.is_grad_enabled():
-                        return self.recorded(how, *inputs)
-                    return how(*inputs)
-        tensors = inputs[:count]
+                    if recorded is not None and _is_grad_enabled():
+                        return recorded(*tensors)
+                    return how(*tensors)
         recorded = _is_recorded(tensors)
         if recorded is None:
             if not _is_compiling():
                 _check_tangents(tensors)
             return self.registered(*inputs)
         if recorded:
-            return self.recorded(self, *inputs)
+            return self.recorded(*inputs, self)
         found = self.now(*inputs)
         if self.entry is not None and _Guard is not None:
-            self._learn(tensors, inputs[count:])
+            self._learn(tensors, options)
         return found
 
     def _learn(self, tensors: Sequence[Tensor], options: tuple) -> None:
@@ -208,30 +209,31 @@ class Operator:
         plan = self.entry.plans.get((self.entry_options(*options), *facts))
         if plan is not None:
             guard = _Guard(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-            is_leaf = any(one.requires_grad for one in tensors)
-            known = guard.check, options, is_leaf, self._planned(plan, len(tensors))
-            own.calls = [*own.calls[1 - MOST_KNOWN :], known]
+            how, recorded = self._planned(plan, options), None
+            if any(one.requires_grad for one in tensors):
+                recorded, _ = self._recorded(how, options)
+            own.calls = [*own.calls[1 - MOST_KNOWN :], (guard.check, options, recorded, how)]
 
-    def _planned(self, plan: Callable[..., Any], count: int) -> Callable[..., Any]:
-        """A plan as a function of an operator's arguments, whose first `count` are tensors."""
+    def _planned(self, plan: Callable[..., Any], options: tuple) -> Callable[..., Any]:
+        """A plan as a function of an operator's tensors."""
         launched = plan.own() if hasattr(plan, "own") else plan
         address_of, now = Tensor.data_ptr, self.now
 
-        def with_plan(*inputs: Any) -> Any:
+        def with_plan(*tensors: Tensor) -> Any:
             addresses, together = [], 0
-            for one in inputs[:count]:
+            for one in tensors:
                 address = address_of(one)
                 addresses.append(address)
                 together |= address
             if together & ALIGNMENT_MASK:
-                return now(*inputs)
-            return launched(inputs[:count], addresses, None, None)
+                return now(*tensors, *options)
+            return launched(tensors, addresses, None, None)
 
-        if count > 1 or not hasattr(launched, "parts"):
+        if self.count > 1 or not hasattr(launched, "parts"):
             return with_plan
         make, address_of, slots, current, device, prepared, launch, where = launched.parts
 
-        def alone(x: Tensor, *options: Any) -> Tensor:
+        def alone(x: Tensor) -> Tensor:
             """The same of one tensor and one launch: each step counts."""
             address = address_of(x)
             if address & ALIGNMENT_MASK:
@@ -258,16 +260,59 @@ class Operator:
         """The same from within the dispatcher."""
         below = functools.partial(_below_autograd, self.registered, keys)
         wanted = any(one is not None and one.requires_grad for one in inputs[: self.count])
-        return self._seen(below, *inputs) if wanted and torch.is_grad_enabled() else below(*inputs)
+        return self.seen(*inputs, below) if wanted and torch.is_grad_enabled() else below(*inputs)
+
+    def _recorded(
+        self, how: Callable[..., Any] | None = None, options: tuple = ()
+    ) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """What records gradients, and the same for transforms; of tensors alone if `how` is given,
+        or of tensors, options and how.
+        """
+        gradients, keeps_result, count = self.gradients, self.keeps_result, self.count
+
+        class Recorded(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, *inputs):
+                *inputs, how = inputs
+                ctx.options = tuple(inputs[count:])
+                result = how(*inputs)
+                ctx.save_for_backward(*((result,) if keeps_result else inputs[:count]))
+                return result
+
+            @staticmethod
+            def backward(ctx, *dy):
+                found = gradients(ctx, *dy)
+                found = found if isinstance(found, tuple) else (found,)
+                return *found, *(None for _ in ctx.options), None
+
+        class Known(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, *tensors):
+                result = how(*tensors)
+                if keeps_result:
+                    ctx.save_for_backward(result)
+                else:
+                    ctx.save_for_backward(*tensors)
+                return result
+
+            backward = staticmethod(gradients)
+
+        chosen = Recorded
+        if how is not None:
+            chosen = Known
+            Known._backward_cls.options = options
+            Known._backward_cls.apply = gradients  # Function's would look for `vjp` first
+        # Function.apply would look for transforms, which nobody calls this with, then do the same
+        return getattr(super(torch.autograd.Function, chosen), "apply", chosen.apply), chosen.apply
 
 
 class _Known(threading.local):
-    """What a thread knows of an operator's calls: guards of tensors, options, whether a gradient
-    may be wanted, what is called.
+    """What a thread knows of an operator's calls: guards of tensors, options, what is called where
+    a gradient may be wanted and is, what is called else.
     """
 
     def __init__(self) -> None:
-        self.calls: list[tuple[Callable[..., bool], tuple, bool, Callable[..., Any]]] = []
+        self.calls: list[tuple[Callable[..., bool], tuple, Any, Callable[..., Any]]] = []
         self.misses = 0
 
 
@@ -289,26 +334,6 @@ def _refusal(name: str) -> Callable[..., Any]:
         raise RuntimeError(f"course::{name} has no autograd formula: its gradient is not offered")
 
     return refuse
-
-
-def _recorded(
-    gradients: Callable[..., Any], save: Callable[..., Any]
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """``recorded(how, *inputs)``: ``how(*inputs)`` with its gradient; the same for transforms."""
-
-    class Recorded(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, how, *inputs):
-            output = how(*inputs)
-            save(ctx, inputs, output)
-            return output
-
-        backward = staticmethod(gradients)
-
-    # Function.apply would look for transforms, which nobody calls this with, then do the same
-    return getattr(
-        super(torch.autograd.Function, Recorded), "apply", Recorded.apply
-    ), Recorded.apply
 
 
 def _below_autograd(operator: Any, keys: Any, *inputs: Any) -> Any:
@@ -345,17 +370,11 @@ def _gradients_look_like(dy, x, gamma, beta, eps, activation, parameters):
     return _empty(x), _empty(like, sums), _empty(like, sums)
 
 
-def _save_layer_norm(ctx, inputs, output):
-    x, gamma, beta, ctx.eps, ctx.activation = inputs
-    ctx.save_for_backward(x, gamma, beta)
-
-
 def _layer_norm_gradients(ctx, dy):
-    x, gamma, beta = ctx.saved_tensors
     wanted = ctx.needs_input_grad
-    parameters = wanted[2] or wanted[3]
-    dx, dgamma, dbeta = LAYER_NORM_BACKWARD(dy, x, gamma, beta, ctx.eps, ctx.activation, parameters)
-    return None, dx, dgamma if wanted[2] else None, dbeta if wanted[3] else None, None, None
+    parameters = wanted[1] or wanted[2]
+    dx, dgamma, dbeta = LAYER_NORM_BACKWARD(dy, *ctx.saved_tensors, *ctx.options, parameters)
+    return dx, dgamma if wanted[1] else None, dbeta if wanted[2] else None
 
 
 LAYER_NORM_BACKWARD = Operator(
@@ -368,9 +387,8 @@ LAYER_NORM = Operator(
     _layer_norm,
     lambda x, gamma, beta, eps, activation: _empty(x),
     _layer_norm_gradients,
-    _save_layer_norm,
-    norm_forward._ENTRY,
-    lambda eps, activation: (eps, "auto", activation),
+    entry=norm_forward._ENTRY,
+    entry_options=lambda eps, activation: (eps, "auto", activation),
 )
 
 
@@ -420,9 +438,9 @@ SOFTMAX_BACKWARD = Operator(
 SOFTMAX = Operator(
     _softmax,
     _empty,
-    lambda ctx, dy: (None, SOFTMAX_BACKWARD(dy, *ctx.saved_tensors)),
-    lambda ctx, inputs, output: ctx.save_for_backward(output),
-    softmax_forward._ENTRY,
+    lambda ctx, dy: SOFTMAX_BACKWARD(dy, *ctx.saved_tensors),
+    keeps_result=True,
+    entry=softmax_forward._ENTRY,
 )
 
 
@@ -442,11 +460,6 @@ def _activation_gradient(dy: Tensor, x: Tensor, name: str) -> Tensor:
     return activations.activation_gradient(dy.contiguous(), x.contiguous(), name)
 
 
-def _save_activation(ctx, inputs, output):
-    x, ctx.name = inputs
-    ctx.save_for_backward(x)
-
-
 ACTIVATION_GRADIENT = Operator(
     _activation_gradient,
     lambda dy, x, name: _empty(x),
@@ -456,10 +469,9 @@ ACTIVATION_GRADIENT = Operator(
 ACTIVATION = Operator(
     _activation,
     lambda x, name: _empty(x),
-    lambda ctx, dy: (None, ACTIVATION_GRADIENT(dy, *ctx.saved_tensors, ctx.name), None),
-    _save_activation,
-    activations._ENTRY,
-    lambda name: (name, "auto"),
+    lambda ctx, dy: ACTIVATION_GRADIENT(dy, *ctx.saved_tensors, *ctx.options),
+    entry=activations._ENTRY,
+    entry_options=lambda name: (name, "auto"),
 )
 
 
@@ -491,28 +503,22 @@ def _reconstruct(u: Tensor, s: Tensor, vt: Tensor, k: int) -> Tensor:
     return rebuild(*(_rows(factor) for factor in (u, s, vt)), k)
 
 
-def _save_factors(ctx, inputs, output):
-    *factors, ctx.k = inputs
-    ctx.save_for_backward(*factors)
-
-
 def _reconstruct_gradients(ctx, dy):
-    u, s, vt = ctx.saved_tensors
-    few, values, rows = u[..., : ctx.k], s[..., : ctx.k], vt[..., : ctx.k, :]
+    (u, s, vt), (k,) = ctx.saved_tensors, ctx.options
+    few, values, rows = u[..., :k], s[..., :k], vt[..., :k, :]
     along = dy @ rows.mT  # of u, before its scale
     du = along * values.unsqueeze(-2)
     ds = (few * along).sum(-2)
     dvt = (few * values.unsqueeze(-2)).mT @ dy
-    more = s.shape[-1] - ctx.k
+    more = s.shape[-1] - k
     pad = torch.nn.functional.pad
-    return None, pad(du, (0, more)), pad(ds, (0, more)), pad(dvt, (0, 0, 0, more)), None
+    return pad(du, (0, more)), pad(ds, (0, more)), pad(dvt, (0, 0, 0, more))
 
 
 RECONSTRUCT = Operator(
     _reconstruct,
     lambda u, s, vt, k: _empty(u, *u.shape[:-1], vt.shape[-1]),
     _reconstruct_gradients,
-    _save_factors,
 )
 
 
