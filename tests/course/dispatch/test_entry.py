@@ -1,6 +1,8 @@
 """Entry points: which plan serves a call, and what is refused."""
 
+import gc
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -236,3 +238,24 @@ def test_threads_do_not_mix_their_addresses():
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_what_prepares_a_plan_holds_nothing_of_its_caller():
+    def leaves_a_cycle():  # as Numba's compiler does
+        try:
+            raise ValueError
+        except ValueError as problem:
+            kept = [problem]
+            return len(kept)
+
+    def held(call):
+        array = np.zeros(1).view(np.recarray)
+        assert call(leaves_a_cycle) == 1
+        return weakref.ref(array)
+
+    gc.disable()
+    try:
+        assert held(lambda work: work())() is not None
+        assert held(entry.apart)() is None
+    finally:
+        gc.enable()
