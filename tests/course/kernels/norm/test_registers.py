@@ -21,6 +21,7 @@ from course.kernels.norm.registers import (
     short_config,
 )
 from tests.course.kernels.contract import checked
+from tests.course.kernels.norm.test_long_rows import inputs
 from warpsim.host import gpus
 
 #: Lengths at which one shape ends and the next begins, and the longest.
@@ -28,12 +29,6 @@ LENGTHS = (
     4, 8, 9, 64, 255, 256, 257, 260, 384, 385, 388, 768, 1020, 4096, 4099, 8192, 8196, 16_388,
     16_389, 32_768, 32_769, 65_535, 65_536,
 )  # fmt: skip
-
-
-def inputs(rng, rows, columns):
-    """x, gamma and beta."""
-    x = 3 * rng.standard_normal((rows, columns)) + 2
-    return [its.astype(np.float32) for its in (x, *rng.standard_normal((2, columns)))]
 
 
 def best(columns, aligned=True):
