@@ -68,13 +68,15 @@ OPERATORS = {
         lambda u, s, vt: (u[:, :4] * s[:4]) @ vt[:4],
     ),
 }  # fmt: skip
+of_each = pytest.mark.parametrize(
+    ("name", "dtype"),
+    [(each, torch.float32) for each in OPERATORS]
+    + [(each, torch.bfloat16) for each in OPERATORS if each != "reconstruct"],
+)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", OPERATORS)
+@of_each
 def test_results_and_gradients_are_pytorchs_in_float64(name, dtype):
-    if dtype == torch.bfloat16 and name == "reconstruct":
-        pytest.skip("of float32 alone")
     given, ours, theirs = OPERATORS[name]
     inputs = [x.detach().to(dtype).requires_grad_() for x in given()]
     exact = [x.detach().double().requires_grad_() for x in inputs]
@@ -90,12 +92,9 @@ def test_results_and_gradients_are_pytorchs_in_float64(name, dtype):
         assert one.dtype == dtype and (one.double() - right).abs().max() <= limit * most
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", OPERATORS)
+@of_each
 def test_opcheck_finds_nothing(name, dtype):
     given, _, _ = OPERATORS[name]
-    if dtype == torch.bfloat16 and name == "reconstruct":
-        pytest.skip("of float32 alone")
     inputs = tuple(x.detach().to(dtype).requires_grad_() for x in given())
     ops = torch.ops.course
     calls = {
