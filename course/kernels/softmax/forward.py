@@ -270,8 +270,11 @@ FEWEST_THREADS, MOST_THREADS = 4, 1024  # that share a row
 #: Threads of a block, at least; and of more rows than `MANY` threads have: a new block can begin
 #: about every nanosecond.
 BLOCK, LARGE_BLOCK, MANY = 128, 256, 1 << 20
-#: Threads that run at the same time on an H200, about. A launch of no more than `BESIDE` leaves multiprocessors free, on which the next launch begins.
-RESIDENT, BESIDE = 9 << 15, 3 << 13
+#: Threads that run at the same time on an H200; of few rows, so many share one. A launch of no more
+#: than `BESIDE` leaves multiprocessors free, on which the next launch begins.
+RESIDENT, SHARING, BESIDE = 3 << 16, 256, 3 << 13
+#: The most threads of all rows for which a row's, so many, become twice as many: forward alone.
+TWICE = {128: 9 << 15, 256: 9 << 15, 512: 255 << 10}
 
 
 def most_accesses(dtype: str, aligned: bool) -> tuple[int, int]:
@@ -296,7 +299,7 @@ def config_for(
         row_threads *= 2
     while row_threads < MOST_THREADS and row_threads * most * VECTOR < columns:
         row_threads *= 2
-    sharing = min(MOST_THREADS, columns / VECTOR) if rows * row_threads > BESIDE else 0
+    sharing = min(SHARING, columns / VECTOR) if rows * row_threads > BESIDE else 0
     while row_threads < sharing and 2 * rows * row_threads <= RESIDENT:
         row_threads *= 2
     accesses = max(1, ceil_div(columns, row_threads * VECTOR))
@@ -453,9 +456,14 @@ def _online(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
 
 def _registers(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
     in_warp, most = most_accesses(problem.dtype, problem.aligned)
-    config = problem.config(most, in_warp)
-    if not problem.aligned and config.row_threads > WARP:
-        config = replace(config, rows=1)  # warps of other rows need not be waited for
+    config, (rows, columns) = problem.config(most, in_warp), problem[:2]
+    threads = config.row_threads
+    while VECTOR * threads < columns and BESIDE < rows * threads <= TWICE.get(threads, 0) // 2:
+        threads *= 2
+    if threads > config.row_threads:
+        config = SoftmaxConfig(threads, 1, ceil_div(columns, threads * VECTOR))
+    elif not problem.aligned and threads > WARP and rows * threads > MANY:
+        config = replace(config, rows=1)  # no warp waits for those of another row
     return _in_registers(problem, config, x, out)
 
 
