@@ -100,11 +100,6 @@ def test_bits_that_are_not_called_bfloat16_are_refused():
             ValueError,
             r"^y is float32 of shape \(9, 52\); it must be bfloat16 of shape \(9, 52\)$",
         ),
-        (
-            lambda: activation(X, out=bits(X)),
-            ValueError,
-            r"^out is bfloat16 of shape \(9, 52\); it must be float32 of shape \(9, 52\)$",
-        ),
     ],
 )
 def test_mixtures_get_one_sentence(call, kind, words):
