@@ -151,8 +151,8 @@ def row_functions(config: RowConfig, variant: Variant, again: bool = False) -> S
     a row. `load_chunk`: all elements of a chunk. `how_many`: those that are in the row; `of_warp`:
     a whole warp's. `added`, `squared`: a thread's sum, and that of its squared differences from a
     number. `factors_at`: ``wide`` elements of gamma and then of beta, from a column on. `result`:
-    normalise ``wide`` elements with them. `fetch_factors`: all that a thread needs of them, if the
-    config wants them ahead. `finish`: normalise all elements, and store them.
+    normalise ``wide`` elements with them. `fetch_factors`: all that a thread needs of them, where
+    the config wants them ahead. `finish`: normalise all elements, and store them.
     `load_row`, `load_chunk` and `finish` have cache hints that no cache need keep a row, unless it
     is read `again`, or `Variant.keep_in_l2`.
     """
@@ -263,11 +263,10 @@ def row_functions(config: RowConfig, variant: Variant, again: bool = False) -> S
 
     @cuda.jit(device=True)
     def fetch_factors(gamma, beta, columns, thread, factors):
-        if ahead:
-            for part in range(parts):
-                column = int64(thread) * wide + part * row_threads * wide
-                clamped = column if part < unguarded else min(column, int64(columns - wide))
-                factors_at(gamma, beta, clamped, factors, 2 * part * wide)
+        for part in range(parts):
+            column = int64(thread) * wide + part * row_threads * wide
+            clamped = column if part < unguarded else min(column, int64(columns - wide))
+            factors_at(gamma, beta, clamped, factors, 2 * part * wide)
 
     @cuda.jit(device=True)
     def finish(out, row, start, columns, thread, values, mean, scale, gamma, beta, wanted, factors):
@@ -328,6 +327,7 @@ def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
     part = row_functions(config, variant)
     load_chunk, added, squared, finish = part.load_chunk, part.added, part.squared, part.finish
     of_warp, fetch_factors = part.of_warp, part.fetch_factors
+    fetches = config.ahead and (variant.gamma or variant.beta)
     row_threads, rows, elements = config.row_threads, config.rows, config.elements
     held = 2 * elements if config.ahead else 8
     warps = row_threads // WARP
@@ -348,7 +348,8 @@ def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
             columns = int32(x.shape[1])
             row = min(wanted, int32(x.shape[0] - 1))  # beyond the last, the last once more
             load_chunk(x, row, 0, columns, thread, values)
-            fetch_factors(gamma, beta, columns, thread, factors)
+            if fetches:
+                fetch_factors(gamma, beta, columns, thread, factors)
             mean = add_lanes(added(values, 0, columns, thread)) / float32(columns)
             variance = add_lanes(squared(values, 0, columns, thread, mean)) / float32(columns)
             scale = float32(1) / math.sqrt(variance + eps)
@@ -375,7 +376,8 @@ def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
         warp, lane, thread = t // int32(WARP), t % int32(WARP), t + first * int32(WARP)
         columns = int32(x.shape[1])
         load_chunk(x, row, 0, columns, thread, values)
-        fetch_factors(gamma, beta, columns, thread, factors)
+        if fetches:
+            fetch_factors(gamma, beta, columns, thread, factors)
         count = max(of_warp(first + warp, columns), float32(1))
         mean = add_lanes(added(values, 0, columns, thread)) / count
         square = add_lanes(squared(values, 0, columns, thread, mean))
