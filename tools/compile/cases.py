@@ -27,7 +27,7 @@ from course.kernels.norm.registers import FEW, IN_L2
 from course.kernels.reconstruct import ladder
 from course.kernels.softmax import backward as softmax_backward
 from course.kernels.softmax import forward as softmax
-from course.kernels.svd import blocks, one_launch, qr, registers
+from course.kernels.svd import blocks, gram, one_launch, qr, registers
 from course_lessons.lesson13.digits import convolution, one_kernel
 from course_lessons.lesson13.digits.weights import ACTIVATIONS, SIDE
 from course_models.digits import MNIST_SIDE

@@ -41,7 +41,7 @@ from course.dispatch.kept import Kept
 from course.dispatch.plans import to_host
 from course.kernels.arrays import Array, seen_as, whole
 from course.kernels.steps import AUTO
-from course.kernels.svd import one_launch, registers
+from course.kernels.svd import gram, one_launch, registers
 from course.kernels.svd.ladder import (
     LADDER,
     NotConverged,
@@ -218,6 +218,8 @@ def _at_once(a: Array, k: int | None, name: str, stream: Stream) -> tuple[Array,
     if stream is not None and gpu() is not None:
         prepared.wait(handle_of(stream))
     read = to_host(told)
+    if (read[registers.REFUSED] == gram.ILL).any():
+        return _at_once(a, k, "registers", stream)
     remaining = unfinished(read, lambda: np.atleast_2d(to_host(s)))
     if remaining:
         raise not_converged(remaining, read.shape[1], registers.MOST_SWEEPS, name)
@@ -236,7 +238,7 @@ def _launches_at_once(a, u, s, vt, told, k, name):
     arrays = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
     if name == "one launch":
         return [one_launch.launch(*arrays, told, registers.MOST_SWEEPS)]
-    launches = registers.launches(*arrays, told)
+    launches = (gram if name == "gram" else registers).launches(*arrays, told)
     compile_ahead(lambda: launches)
     return launches
 

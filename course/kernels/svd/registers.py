@@ -568,17 +568,23 @@ class Scratch(NamedTuple):
         return cls(*arrays, Reflections(*tall, empty))
 
 
+def rotating(
+    r: Any, q: Any, s: Any, short: Any, wide: bool, scale: Any, unscale: Any, refused: Any, told: Any
+) -> Launch:
+    """The launch of `svd_of_triangles`; short: u where matrices are wide, else vt."""
+    size, about = r.shape[2], (np.int32(wide), np.int32(MOST_SWEEPS), scale, unscale, refused, told)
+    return Launch(SVD[size], len(s), 2 * size, (r, q, s, short, *about), shared_bytes(size))
+
+
 def of_triangles(
     memory: Scratch, factors: tuple, scale: Any, unscale: Any, refused: Any, told: Any, state: Any
 ) -> list[Launch]:
     """The launches behind `Reflections.factoring`: u, s, vt, and what the host reads."""
-    (u, s, vt), size = factors, memory.tall.shape[2]
+    u, s, vt = factors
     wide = u.shape[1] < vt.shape[2]
     short, long = (u, vt) if wide else (vt, u)
-    about = np.int32(wide), np.int32(MOST_SWEEPS), scale, unscale, refused, told
-    arguments = memory.tall, memory.q, s, short, *about
     return [
-        Launch(SVD[size], len(u), 2 * size, arguments, shared_bytes(size)),
+        rotating(memory.tall, memory.q, s, short, wide, scale, unscale, refused, told),
         memory.reflections.forming(memory.q, state, given=True),
         spreading(memory.q, scale, long, wide),
     ]

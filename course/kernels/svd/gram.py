@@ -1,0 +1,302 @@
+"""R of tall matrices by their Gram matrix, in float64: many blocks a matrix, none waits for another.
+
+Reflections go column by column: of 900 x 60 elements one block sweeps 60 times, and again for Q.
+Here, with the long side in rows, a is read twice, by as many blocks as there is work for:
+
+1. g = a' a, each block of some rows; the blocks' parts are added in step 2;
+2. elimination: g = L D L', with the inverse of L where L would be, so R = D^1/2 L', and its inverse;
+3. R's rows are rotated, w = J' R, k = J', see `course.kernels.svd.registers`;
+4. a's left vectors are Q k' = a (R^-1 k'): two products.
+
+In float32 this would lose half of the digits, as g's singular values are the squares of a's. A
+product of two float32 is exact in float64, and what is rounded grows with the square of the
+condition: 2^-53 2^28 is still less than float32's last digit. A matrix of a larger condition, or one
+that is refused, tells the host so, which decomposes by reflections then.
+
+Source: Y. Yamamoto et al., "Roundoff error analysis of the CholeskyQR2 algorithm", ETNA 44 (2015).
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import float32, float64, int32
+
+from course.backend import cuda
+from course.dispatch.slots import workspace
+from course.kernels.steps import Launch, ceil_div, multiprocessors
+from course.kernels.svd import registers
+from course.kernels.svd.registers import SIZES, padded
+from course.kernels.svd.scaling_sorting import largest_of_warp, scales_of, sum_of_warp
+
+THREADS = 256
+STAGED = 2048  # elements of a that a block has in shared memory at once
+MOST_PARTS = 8  # blocks that share a Gram matrix
+DEPTH = 16  # of factors in shared memory at once
+OWN = 4  # rows of a product that a thread has
+CONDITION = 2.0**14  # the largest, in the Frobenius norm
+ILL = 2  # what `refused` holds for a larger one
+
+
+def _side(size: int) -> int:
+    """Threads along an edge of a square of so many columns: at least four columns each, if so."""
+    return min(16, max(4, size // 4)) if size in (16, 32) else 16
+
+
+def make_gram(size: int) -> Any:
+    """The kernel of a' a, (batch, parts, size, size), of a or, where it is wide, a'.
+
+    Groups of threads share the rows that are in shared memory; each has all elements.
+    """
+    side = _side(size)
+    each, groups, rows, pitch = size // side, THREADS // side**2, STAGED // size, size + 1
+    count, loads, staged = each * each, STAGED // THREADS, rows * pitch
+
+    @cuda.jit(device=True, forceinline=True)
+    def load_rows(a, wide, base, x):
+        """A thread's elements of the rows from `base` on, zeros for what is not there."""
+        t, n = int32(cuda.threadIdx.x), int32(0)
+        for e in range(loads):
+            n = int32(t + e * THREADS)
+            if wide:
+                i, j = int32(base + n % rows), int32(n // rows)
+                x[e] = a[j, i] if i < a.shape[1] and j < a.shape[0] else float32(0)
+            else:
+                i, j = int32(base + n // size), int32(n % size)
+                x[e] = a[i, j] if i < a.shape[0] and j < a.shape[1] else float32(0)
+
+    @cuda.jit
+    def gram(a, wide, parts):
+        here = cuda.shared.array(staged, float64)
+        total, x = cuda.local.array(count, float64), cuda.local.array(loads, float32)
+        left, right = cuda.local.array(each, float64), cuda.local.array(each, float64)
+        matrix, part, t = cuda.blockIdx.x, cuda.blockIdx.y, int32(cuda.threadIdx.x)
+        group, down, across = t // (side * side), t // side % side, t % side
+        length = int32(a.shape[2] if wide else a.shape[1])
+        for n in range(count):
+            total[n] = 0.0
+        base = int32(part * rows)
+        load_rows(a[matrix], wide, base, x)
+        while base < length:
+            cuda.syncthreads()
+            for e in range(loads):
+                n = int32(t + e * THREADS)
+                if wide:
+                    here[n % rows * pitch + n // rows] = x[e]
+                else:
+                    here[n // size * pitch + n % size] = x[e]
+            cuda.syncthreads()
+            base = int32(base + cuda.gridDim.y * rows)
+            load_rows(a[matrix], wide, base, x)
+            row = group
+            while row < rows:
+                for m in range(each):
+                    left[m] = here[row * pitch + down + side * m]
+                    right[m] = here[row * pitch + across + side * m]
+                for m in range(each):
+                    for n in range(m, each):
+                        total[m * each + n] += left[m] * right[n]
+                row = int32(row + groups)
+        half = int32(groups // 2)
+        while half > 0:  # the groups' sums
+            cuda.syncthreads()
+            if half <= group < 2 * half:
+                for n in range(count):
+                    here[n * side * side * half + t - half * side * side] = total[n]
+            cuda.syncthreads()
+            if group < half:
+                for n in range(count):
+                    total[n] += here[n * side * side * half + t]
+            half = int32(half // 2)
+        if group == 0:
+            for m in range(each):
+                for n in range(m, each):
+                    parts[matrix, part, down + side * m, across + side * n] = total[m * each + n]
+
+    return gram
+
+
+def make_eliminate(size: int) -> Any:
+    """The kernel of R, float32 and scaled, and R^-1', float64: lower triangles of size x size.
+
+    A thread has every 16th element of every 16th row. The pivot's row is the first of its rows, and
+    goes to their end after 16 steps, as the column does: so the same code serves all.
+    """
+    each, twice, warps = size // 16, 2 * size, THREADS // 32
+    count = each * each
+
+    @cuda.jit
+    def eliminate(parts, rank, r, inverse, unscale, refused):
+        own, moved = cuda.local.array(count, float64), cuda.local.array(count, float64)
+        row, roots = cuda.shared.array(twice, float64), cuda.shared.array(size, float64)
+        found = cuda.shared.array(warps, float32)
+        matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
+        down, across, largest = t // 16, t % 16, float32(0)
+        for m in range(each):
+            for n in range(each):
+                i, j, total = int32(down + 16 * m), int32(across + 16 * n), 0.0
+                if i <= j < rank:
+                    for part in range(parts.shape[1]):
+                        total += parts[matrix, part, i, j]
+                if i == j:
+                    largest = max(largest, float32(math.sqrt(total)))
+                own[m * each + n] = 1.0 if i == j and i >= rank else total
+        largest = largest_of_warp(largest)
+        if t % 32 == 0:
+            found[t // 32] = largest
+        cuda.syncthreads()
+        for other in range(warps):
+            largest = max(largest, found[other])
+        fine, p = largest < float32(math.inf), int32(0)
+        while p < size:
+            step, buffer = p % 16, p % 2 * size
+            if down == step:
+                for n in range(each):
+                    row[buffer + across + 16 * n] = own[n]
+            cuda.syncthreads()
+            pivot = row[buffer + step]
+            fine = fine and pivot > 0.0
+            reciprocal = 1.0 / pivot if pivot > 0.0 else 0.0
+            if t == 0:
+                roots[p] = math.sqrt(reciprocal)
+            for m in range(each):
+                below = m > 0 or down > step
+                if m < each - p // 16 and below:
+                    times = row[buffer + down + 16 * m] * reciprocal
+                    for n in range(each):
+                        is_pivot = n == 0 and across == step
+                        value = 0.0 if is_pivot else own[m * each + n]
+                        other = 1.0 if is_pivot else row[buffer + across + 16 * n]
+                        own[m * each + n] = value - times * other
+            p = int32(p + 1)
+            if p % 16 == 0:
+                for m in range(each):
+                    for n in range(each):
+                        moved[m * each + n] = own[(m + 1) % each * each + (n + 1) % each]
+                for n in range(count):
+                    own[n] = moved[n]
+        cuda.syncthreads()
+        scale, back = scales_of(largest)
+        total = float32(0)
+        for m in range(each):
+            for n in range(each):
+                i, j = int32(down + 16 * m), int32(across + 16 * n)
+                x = own[m * each + n] * roots[i]
+                r[matrix, i, j] = float32(x) * scale if i <= j else float32(0)
+                x = roots[i] if i == j else x if i > j else 0.0
+                inverse[matrix, i, j] = x
+                x *= largest if i < rank else 0.0
+                total += float32(x * x)
+        total = sum_of_warp(total)
+        cuda.syncthreads()
+        if t % 32 == 0:
+            found[t // 32] = total
+        cuda.syncthreads()
+        if t == 0:
+            for other in range(1, warps):
+                total += found[other]
+            fine = fine and rank * total <= float32(CONDITION * CONDITION)
+            unscale[matrix], refused[matrix] = back, int32(0 if fine else ILL)
+
+    return eliminate
+
+
+def make_product(size: int) -> Any:
+    """The kernel of out = left right, of at most `size` columns, summed in float64.
+
+    left, or its transpose, is (batch, rows, depth), right (batch, depth, columns), out, or its
+    transpose, (batch, rows, columns).
+    """
+    side = _side(size)
+    each, high = size // side, THREADS // side
+    tile, pitch = OWN * high, DEPTH + 1
+    staged, below = tile * pitch, DEPTH * size
+
+    @cuda.jit
+    def product(left, left_across, right, depth, out, out_across):
+        here = cuda.shared.array(staged, float32)
+        there = cuda.shared.array(below, float64)
+        total, x = cuda.local.array((OWN, each), float64), cuda.local.array(OWN, float64)
+        matrix, first, t = cuda.blockIdx.x, int32(cuda.blockIdx.y * tile), int32(cuda.threadIdx.x)
+        rows = int32(out.shape[2] if out_across else out.shape[1])
+        columns = int32(out.shape[1] if out_across else out.shape[2])
+        down, across = (t % high, t // high) if out_across else (t // side, t % side)
+        for m in range(OWN):
+            for n in range(each):
+                total[m, n] = 0.0
+        base = int32(0)
+        while base < depth:
+            n = t
+            while n < tile * DEPTH:
+                i, k = (n % tile, n // tile) if left_across else (n // DEPTH, n % DEPTH)
+                row, d, value = int32(first + i), int32(base + k), float32(0)
+                if row < rows and d < depth:
+                    value = left[matrix, d, row] if left_across else left[matrix, row, d]
+                here[i * pitch + k] = value
+                n = int32(n + THREADS)
+            n = t
+            while n < below:
+                d, j, other = int32(base + n // size), int32(n % size), 0.0
+                if d < depth and j < columns:
+                    other = right[matrix, d, j]
+                there[n] = other
+                n = int32(n + THREADS)
+            cuda.syncthreads()
+            for k in range(DEPTH):
+                for m in range(OWN):
+                    x[m] = float64(here[(down + high * m) * pitch + k])
+                for n in range(each):
+                    y = there[k * size + across + side * n]
+                    for m in range(OWN):
+                        total[m, n] += x[m] * y
+            cuda.syncthreads()
+            base = int32(base + DEPTH)
+        for m in range(OWN):
+            for n in range(each):
+                row, column = int32(first + down + high * m), int32(across + side * n)
+                if row < rows and column < columns:
+                    if out_across:
+                        out[matrix, column, row] = total[m, n]
+                    else:
+                        out[matrix, row, column] = total[m, n]
+
+    return product
+
+
+GRAM, ELIMINATE, PRODUCT = (
+    {size: make(size) for size in SIZES} for make in (make_gram, make_eliminate, make_product)
+)
+
+
+def _multiplying(left: Any, left_across: bool, right: Any, out: Any, out_across: bool) -> Launch:
+    """The launch of out = left right; across: of a transposed one."""
+    rows, columns = out.shape[:0:-1] if out_across else out.shape[1:]
+    size, depth = padded(columns), np.int32(right.shape[1])
+    tiles = ceil_div(rows, OWN * THREADS // _side(size))
+    arguments = left, bool(left_across), right, depth, out, bool(out_across)
+    return Launch(PRODUCT[size], (len(out), tiles), THREADS, arguments)
+
+
+def launches(a: Any, u: Any, s: Any, vt: Any, told: Any) -> list[Launch]:
+    """All launches for matrices of any strides, (batch, rows, columns)."""
+    (batch, *shape), wide = a.shape, a.shape[1] < a.shape[2]
+    rank, length = sorted(shape)
+    size, wanted = padded(rank), s.shape[1]
+    parts = min(ceil_div(length * size, STAGED), ceil_div(2 * multiprocessors(), batch), MOST_PARTS)
+    sums = workspace((batch, parts, size, size), np.float64)
+    inverse = workspace((batch, size, size), np.float64)
+    by = workspace((batch, rank, wanted), np.float64)
+    r, q = (workspace((batch, size, size), np.float32) for _ in range(2))
+    ones, unscale = (workspace(batch, np.float32) for _ in range(2))
+    refused = workspace(batch, np.int32)
+    short, long = (u, vt) if wide else (vt, u)
+    return [
+        Launch(GRAM[size], (batch, parts), THREADS, (a, bool(wide), sums)),
+        Launch(
+            ELIMINATE[size], batch, THREADS,
+            (sums, np.int32(rank), r, inverse, unscale, refused),
+        ),
+        registers.rotating(r, q, s, short, wide, ones, unscale, refused, told),
+        _multiplying(q, True, inverse, by, True),
+        _multiplying(a, wide, by, long, wide),
+    ]  # fmt: skip
