@@ -188,43 +188,45 @@ def make_sweep(size: int) -> Callable:
         return total + cuda.shfl_xor_sync(ALL, total, 1)
 
     @cuda.jit(device=True, forceinline=True)
-    def angles(x, y, a, b, floor):
-        """A lane's pair: its cosine, sin and 1 - cos of its rotation, squared lengths behind it."""
-        g = products(x, y)
-        before, s, d, tangent = rotation_at_once(a, b, g, floor)
-        return before, s, d, max(a - tangent * g, float32(0)), max(b + tangent * g, float32(0))
-
-    @cuda.jit(device=True, forceinline=True)
     def rotate_pairs(x, y, a, b, floor):
         """Rotate each pair; the cosine of a lane's, and its squared lengths."""
-        before, s, d, a, b = angles(x, y, a, b, floor)
+        g = products(x, y)
+        before, s, d, tangent = rotation_at_once(a, b, g, floor)
         for q in range(OWN):
             c, e = cuda.shfl_sync(ALL, s, 2 * q), cuda.shfl_sync(ALL, d, 2 * q)
             for n in range(each):
                 p, r = x[q * each + n], y[q * each + n]
                 x[q * each + n] = (p - c * r) - e * p
                 y[q * each + n] = (r + c * p) - e * r
-        return before, a, b
+        return before, max(a - tangent * g, float32(0)), max(b + tangent * g, float32(0))
 
     @cuda.jit(device=True, forceinline=True)
-    def rotate_and_shift(x, y, a, b, floor):
-        """The same, and each y goes to the pair before: it is written there."""
+    def rotate_and_shift(x, y, a, b, p, q, floor):
+        """The same of rows that lack the factors p and q; each y is written to the pair before.
+
+        x' = c (x - t y) and y' = (y + s x') / c: what is in front of the brackets goes to p and q.
+        """
         first = cuda.local.array(each, float32)
-        before, s, d, a, b = angles(x, y, a, b, floor)
-        c, e = cuda.shfl_sync(ALL, s, 0), cuda.shfl_sync(ALL, d, 0)
+        over, under = cuda.libdevice.fast_fdividef(q, p), cuda.libdevice.fast_fdividef(p, q)
+        g = p * q * products(x, y)
+        before, s, d, tangent = rotation_at_once(a, b, g, floor)
+        a, b = max(a - tangent * g, float32(0)), max(b + tangent * g, float32(0))
+        c = float32(1) - d
+        over, under = over * tangent, under * s * c
+        p, q = p * c, cuda.libdevice.fast_fdividef(q, c)
+        c, e = cuda.shfl_sync(ALL, over, 0), cuda.shfl_sync(ALL, under, 0)
         for n in range(each):
-            p, r = x[n], y[n]
-            x[n] = (p - c * r) - e * p
-            first[n] = (r + c * p) - e * r
-        for m in range(OWN - 1):
-            c, e = cuda.shfl_sync(ALL, s, 2 * m + 2), cuda.shfl_sync(ALL, d, 2 * m + 2)
+            x[n] -= c * y[n]
+            first[n] = y[n] + e * x[n]
+        for m in range(1, OWN):
+            c, e = cuda.shfl_sync(ALL, over, 2 * m), cuda.shfl_sync(ALL, under, 2 * m)
             for n in range(each):
-                p, r = x[(m + 1) * each + n], y[(m + 1) * each + n]
-                x[(m + 1) * each + n] = (p - c * r) - e * p
-                y[m * each + n] = (r + c * p) - e * r
+                x[m * each + n] -= c * y[m * each + n]
+                y[(m - 1) * each + n] = y[m * each + n] + e * x[m * each + n]
         for n in range(each):
             y[(OWN - 1) * each + n] = first[n]
-        return before, a, cuda.shfl_sync(ALL, b, (int32(cuda.threadIdx.x) + 2) & 14)
+        other = (int32(cuda.threadIdx.x) + 2) & 14
+        return before, a, cuda.shfl_sync(ALL, b, other), p, cuda.shfl_sync(ALL, q, other)
 
     @cuda.jit(device=True, forceinline=True)
     def pass_on(y, b, memory, base):
@@ -247,9 +249,15 @@ def make_sweep(size: int) -> Callable:
         a, b = products(x, x), products(y, y)
         while at < rounds:
             waits, step = at & 1 == 1 and warp == warps - (at + 1) // 2, int32(0)
+            p, q = float32(1), float32(1)
             while step < OWN and not waits:
-                before, a, b = rotate_and_shift(x, y, a, b, floor)
+                before, a, b, p, q = rotate_and_shift(x, y, a, b, p, q, floor)
                 largest, step = max(largest, before), int32(step + 1)
+            for m in range(OWN):
+                c, e = cuda.shfl_sync(ALL, p, 2 * m), cuda.shfl_sync(ALL, q, 2 * m)
+                for n in range(each):
+                    x[m * each + n] *= c
+                    y[m * each + n] *= e
             if warps > 1:
                 if waits:
                     for n in range(count):
