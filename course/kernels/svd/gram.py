@@ -116,31 +116,38 @@ def make_gram(size: int) -> Any:
     return gram
 
 
-def make_eliminate(size: int) -> Any:
-    """The kernel of R, float32 and scaled, and R^-1', float64: lower triangles of size x size.
+def make_eliminate(size: int) -> tuple[Any, int]:
+    """The kernel of R, float32 and scaled, and R^-1', float64, size x size; and its threads.
 
-    A thread has every 16th element of every 16th row. The pivot's row is the first of its rows, and
-    goes to their end after 16 steps, as the column does: so the same code serves all.
+    A thread has elements of every 16th row. In step p the rows below take the pivot's row p: from
+    the diagonal on it is D L', before it the inverse of L, which has a one where row p has p.
     """
-    each, twice, warps = size // 16, 2 * size, THREADS // 32
-    count = each * each
+    width = 16 if size <= 64 else 32
+    rows, columns, warps = size // 16, ceil_div(size, width), width // 2
+    count, pitch = rows * columns, width * columns
+    twice = 2 * pitch
 
     @cuda.jit
     def eliminate(parts, rank, r, inverse, unscale, refused):
-        own, moved = cuda.local.array(count, float64), cuda.local.array(count, float64)
-        row, roots = cuda.shared.array(twice, float64), cuda.shared.array(size, float64)
-        found = cuda.shared.array(warps, float32)
-        matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
-        down, across, largest = t // 16, t % 16, float32(0)
-        for m in range(each):
-            for n in range(each):
-                i, j, total = int32(down + 16 * m), int32(across + 16 * n), 0.0
-                if i <= j < rank:
-                    for part in range(parts.shape[1]):
-                        total += parts[matrix, part, i, j]
+        own, here = cuda.local.array(count, float64), cuda.shared.array(twice, float64)
+        roots, found = cuda.shared.array(size, float64), cuda.shared.array(warps, float32)
+        matrix, t, part = cuda.blockIdx.x, int32(cuda.threadIdx.x), int32(0)
+        down, across, largest = t // width, t % width, float32(0)
+        for n in range(count):
+            own[n] = 0.0
+        while part < parts.shape[1]:
+            for m in range(rows):
+                for n in range(columns):
+                    i, j = int32(down + 16 * m), int32(across + width * n)
+                    if i <= j < rank:
+                        own[m * columns + n] += parts[matrix, part, i, j]
+            part = int32(part + 1)
+        for m in range(rows):
+            for n in range(columns):
+                i, j = int32(down + 16 * m), int32(across + width * n)
                 if i == j:
-                    largest = max(largest, float32(math.sqrt(total)))
-                own[m * each + n] = 1.0 if i == j and i >= rank else total
+                    largest = max(largest, float32(math.sqrt(own[m * columns + n])))
+                    own[m * columns + n] = 1.0 if i >= rank else own[m * columns + n]
         largest = largest_of_warp(largest)
         if t % 32 == 0:
             found[t // 32] = largest
@@ -149,46 +156,41 @@ def make_eliminate(size: int) -> Any:
             largest = max(largest, found[other])
         fine, p = largest < float32(math.inf), int32(0)
         while p < size:
-            step, buffer = p % 16, p % 2 * size
-            if down == step:
-                for n in range(each):
-                    row[buffer + across + 16 * n] = own[n]
+            row = int32(p % 2 * pitch)  # what a warp still reads, no other one overwrites
+            for m in range(rows):
+                if down + 16 * m == p:
+                    for n in range(columns):
+                        here[row + across + width * n] = own[m * columns + n]
             cuda.syncthreads()
-            pivot = row[buffer + step]
+            pivot = here[row + p]
             fine = fine and pivot > 0.0
             reciprocal = 1.0 / pivot if pivot > 0.0 else 0.0
             if t == 0:
                 roots[p] = math.sqrt(reciprocal)
-            for m in range(each):
-                below = m > 0 or down > step
-                if m < each - p // 16 and below:
-                    times = row[buffer + down + 16 * m] * reciprocal
-                    for n in range(each):
-                        is_pivot = n == 0 and across == step
-                        value = 0.0 if is_pivot else own[m * each + n]
-                        other = 1.0 if is_pivot else row[buffer + across + 16 * n]
-                        own[m * each + n] = value - times * other
+            for m in range(rows):
+                i = int32(down + 16 * m)
+                if i > p:
+                    times = here[row + i] * reciprocal
+                    for n in range(columns):
+                        j = int32(across + width * n)
+                        before = 0.0 if j == p else own[m * columns + n]
+                        other = 1.0 if j == p else here[row + j]
+                        own[m * columns + n] = before - times * other
             p = int32(p + 1)
-            if p % 16 == 0:
-                for m in range(each):
-                    for n in range(each):
-                        moved[m * each + n] = own[(m + 1) % each * each + (n + 1) % each]
-                for n in range(count):
-                    own[n] = moved[n]
         cuda.syncthreads()
         scale, back = scales_of(largest)
         total = float32(0)
-        for m in range(each):
-            for n in range(each):
-                i, j = int32(down + 16 * m), int32(across + 16 * n)
-                x = own[m * each + n] * roots[i]
-                r[matrix, i, j] = float32(x) * scale if i <= j else float32(0)
-                x = roots[i] if i == j else x if i > j else 0.0
-                inverse[matrix, i, j] = x
-                x *= largest if i < rank else 0.0
-                total += float32(x * x)
+        for m in range(rows):
+            for n in range(columns):
+                i, j = int32(down + 16 * m), int32(across + width * n)
+                x = own[m * columns + n] * roots[i]
+                if j < size:
+                    r[matrix, i, j] = float32(x) * scale if i <= j else float32(0)
+                    x = roots[i] if i == j else x if i > j else 0.0
+                    inverse[matrix, i, j] = x
+                    x *= largest if i < rank else 0.0
+                    total += float32(x * x)
         total = sum_of_warp(total)
-        cuda.syncthreads()
         if t % 32 == 0:
             found[t // 32] = total
         cuda.syncthreads()
@@ -198,7 +200,7 @@ def make_eliminate(size: int) -> Any:
             fine = fine and rank * total <= float32(CONDITION * CONDITION)
             unscale[matrix], refused[matrix] = back, int32(0 if fine else ILL)
 
-    return eliminate
+    return eliminate, 16 * width
 
 
 def make_product(size: int) -> Any:
@@ -290,11 +292,11 @@ def launches(a: Any, u: Any, s: Any, vt: Any, told: Any) -> list[Launch]:
     ones, unscale = (workspace(batch, np.float32) for _ in range(2))
     refused = workspace(batch, np.int32)
     short, long = (u, vt) if wide else (vt, u)
+    kernel, threads = ELIMINATE[size]
     return [
         Launch(GRAM[size], (batch, parts), THREADS, (a, bool(wide), sums)),
         Launch(
-            ELIMINATE[size], batch, THREADS,
-            (sums, np.int32(rank), r, inverse, unscale, refused),
+            kernel, batch, threads, (sums, np.int32(rank), r, inverse, unscale, refused)
         ),
         registers.rotating(r, q, s, short, wide, ones, unscale, refused, told),
         _multiplying(q, True, inverse, by, True),
