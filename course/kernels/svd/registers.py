@@ -53,6 +53,9 @@ STATIC = 8192  # bytes of static shared memory, at most
 #: Sweeps after which a matrix counts as not converging; random ones take 8, repeated values 20.
 MOST_SWEEPS = 60
 OWN = 8  # rows x of a warp, and rows y
+#: Largest cosine times largest sine of a sweep after which none follows: what was made orthogonal
+#: early in it is left with a few such products, as others rotate.
+LEFT = 5e-7
 LARGEST = 128  # columns
 SIZES = range(2 * OWN, LARGEST + 1, 2 * OWN)  # to which they are padded
 
@@ -189,7 +192,7 @@ def make_sweep(size: int) -> Callable:
 
     @cuda.jit(device=True, forceinline=True)
     def rotate_pairs(x, y, a, b, floor):
-        """Rotate each pair; the cosine of a lane's, and its squared lengths."""
+        """Rotate each pair; the cosine of a lane's, its sine, and its squared lengths."""
         g = products(x, y)
         before, s, d, tangent = rotation_at_once(a, b, g, floor)
         for q in range(OWN):
@@ -198,7 +201,7 @@ def make_sweep(size: int) -> Callable:
                 p, r = x[q * each + n], y[q * each + n]
                 x[q * each + n] = (p - c * r) - e * p
                 y[q * each + n] = (r + c * p) - e * r
-        return before, max(a - tangent * g, float32(0)), max(b + tangent * g, float32(0))
+        return before, s, max(a - tangent * g, float32(0)), max(b + tangent * g, float32(0))
 
     @cuda.jit(device=True, forceinline=True)
     def rotate_and_shift(x, y, a, b, p, q, floor):
@@ -226,7 +229,8 @@ def make_sweep(size: int) -> Callable:
         for n in range(each):
             y[(OWN - 1) * each + n] = first[n]
         other = (int32(cuda.threadIdx.x) + 2) & 14
-        return before, a, cuda.shfl_sync(ALL, b, other), p, cuda.shfl_sync(ALL, q, other)
+        b, q = cuda.shfl_sync(ALL, b, other), cuda.shfl_sync(ALL, q, other)
+        return before, s, a, b, p, q
 
     @cuda.jit(device=True, forceinline=True)
     def pass_on(y, b, memory, base):
@@ -244,15 +248,17 @@ def make_sweep(size: int) -> Callable:
 
     @cuda.jit(device=True)
     def sweep(x, y, floor, memory):
-        """Rotate each pair of rows once; the largest cosine of a lane's pairs."""
+        """Rotate each pair of rows once; the largest cosine and sine of a lane's pairs."""
         warp, largest, at = int32(cuda.threadIdx.x // 32), float32(0), int32(0)
+        steepest = float32(0)
         a, b = products(x, x), products(y, y)
         while at < rounds:
             waits, step = at & 1 == 1 and warp == warps - (at + 1) // 2, int32(0)
             p, q = float32(1), float32(1)
             while step < OWN and not waits:
-                before, a, b, p, q = rotate_and_shift(x, y, a, b, p, q, floor)
-                largest, step = max(largest, before), int32(step + 1)
+                before, sine, a, b, p, q = rotate_and_shift(x, y, a, b, p, q, floor)
+                largest, steepest = max(largest, before), max(steepest, abs(sine))
+                step = int32(step + 1)
             for m in range(OWN):
                 c, e = cuda.shfl_sync(ALL, p, 2 * m), cuda.shfl_sync(ALL, q, 2 * m)
                 for n in range(each):
@@ -273,14 +279,14 @@ def make_sweep(size: int) -> Callable:
                 a, b = regroup_2(x, y, a, b)
             elif step == 6:
                 a, b = regroup_1(x, y, a, b)
-            before, a, b = rotate_pairs(x, y, a, b, floor)
-            largest = max(largest, before)
+            before, sine, a, b = rotate_pairs(x, y, a, b, floor)
+            largest, steepest = max(largest, before), max(steepest, abs(sine))
             if step < 3:
                 b = go_round_4(y, b)
             elif step == 4:
                 b = go_round_2(y, b)
             step = int32(step + 1)
-        return largest
+        return largest, steepest
 
     return sweep
 
@@ -377,18 +383,20 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
             take(x, y, memory)
         cuda.syncthreads()
         done, fresh, swept = False, False, int32(0)
+        steep = cuda.shared.array(warps, float32)
         while not done and swept < most:
-            largest = float32(0)
+            largest, steepest = float32(0), float32(0)
             if rotates:
-                largest = largest_of_warp(sweep(x, y, floor, memory))
+                largest, steepest = sweep(x, y, floor, memory)
+                largest, steepest = largest_of_warp(largest), largest_of_warp(steepest)
             if t % 32 == 0:
-                found[t // 32] = largest
+                found[t // 32], steep[t // 32] = largest, steepest
             cuda.syncthreads()
             for other in range(rotating):
-                largest = max(largest, found[other])
+                largest, steepest = max(largest, found[other]), max(steepest, steep[other])
             cuda.syncthreads()
             swept = int32(swept + 1)
-            done = fresh and largest <= float32(DONE)
+            done = fresh and (largest <= float32(DONE) or largest * steepest <= float32(LEFT))
             near = not fresh and largest <= float32(NEAR_BY_PAIRS)
             if rotates and (near or done or swept >= most):
                 give(x, y, memory)
