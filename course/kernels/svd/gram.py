@@ -33,14 +33,19 @@ THREADS = 256
 STAGED = 2048  # elements of a that a block has in shared memory at once
 MOST_PARTS = 8  # blocks that share a Gram matrix
 DEPTH = 16  # of factors in shared memory at once
-OWN = 4  # rows of a product that a thread has
 CONDITION = 2.0**14  # the largest, in the Frobenius norm
+SMALLEST = 2.0**-31  # less than any pivot of a smaller one, whose longest column is about 1
 ILL = 2  # what `refused` holds for a larger one
 
 
 def _side(size: int) -> int:
-    """Threads along an edge of a square of so many columns: at least four columns each, if so."""
-    return min(16, max(4, size // 4)) if size in (16, 32) else 16
+    """Threads along an edge of a square of so many columns."""
+    return {16: 4, 32: 8, 64: 8}.get(size, 16)
+
+
+def _rows(size: int) -> int:
+    """Rows of a product that a thread has."""
+    return 8 if size in (32, 48) else 4
 
 
 def make_gram(size: int) -> Any:
@@ -50,12 +55,13 @@ def make_gram(size: int) -> Any:
     """
     side = _side(size)
     each, groups, rows, pitch = size // side, THREADS // side**2, STAGED // size, size + 1
-    count, loads, staged = each * each, STAGED // THREADS, rows * pitch
+    count, filled = each * each, rows * size
+    loads, staged = ceil_div(filled, THREADS), rows * pitch
 
     @cuda.jit(device=True, forceinline=True)
     def load_rows(a, wide, base, x):
         """A thread's elements of the rows from `base` on, zeros for what is not there."""
-        t, n = int32(cuda.threadIdx.x), int32(0)
+        t = int32(cuda.threadIdx.x)
         for e in range(loads):
             n = int32(t + e * THREADS)
             if wide:
@@ -81,9 +87,9 @@ def make_gram(size: int) -> Any:
             cuda.syncthreads()
             for e in range(loads):
                 n = int32(t + e * THREADS)
-                if wide:
+                if n < filled and wide:
                     here[n % rows * pitch + n // rows] = x[e]
-                else:
+                elif n < filled:
                     here[n // size * pitch + n % size] = x[e]
             cuda.syncthreads()
             base = int32(base + cuda.gridDim.y * rows)
@@ -98,15 +104,16 @@ def make_gram(size: int) -> Any:
                         total[m * each + n] += left[m] * right[n]
                 row = int32(row + groups)
         half = int32(groups // 2)
-        while half > 0:  # the groups' sums
-            cuda.syncthreads()
-            if half <= group < 2 * half:
-                for n in range(count):
-                    here[n * side * side * half + t - half * side * side] = total[n]
-            cuda.syncthreads()
-            if group < half:
-                for n in range(count):
-                    total[n] += here[n * side * side * half + t]
+        while half > 0:  # the groups' sums, a row at a time
+            for m in range(each):
+                cuda.syncthreads()
+                if half <= group < 2 * half:
+                    for n in range(each):
+                        here[n * side * side * half + t - half * side * side] = total[m * each + n]
+                cuda.syncthreads()
+                if group < half:
+                    for n in range(each):
+                        total[m * each + n] += here[n * side * side * half + t]
             half = int32(half // 2)
         if group == 0:
             for m in range(each):
@@ -127,7 +134,7 @@ def make_eliminate(size: int) -> tuple[Any, int]:
     count, pitch = rows * columns, width * columns
     twice = 2 * pitch
 
-    @cuda.jit
+    @cuda.jit(max_registers=128)
     def eliminate(parts, rank, r, inverse, unscale, refused):
         own, here = cuda.local.array(count, float64), cuda.shared.array(twice, float64)
         roots, found = cuda.shared.array(size, float64), cuda.shared.array(warps, float32)
@@ -147,14 +154,18 @@ def make_eliminate(size: int) -> tuple[Any, int]:
                 i, j = int32(down + 16 * m), int32(across + width * n)
                 if i == j:
                     largest = max(largest, float32(math.sqrt(own[m * columns + n])))
-                    own[m * columns + n] = 1.0 if i >= rank else own[m * columns + n]
         largest = largest_of_warp(largest)
         if t % 32 == 0:
             found[t // 32] = largest
         cuda.syncthreads()
         for other in range(warps):
             largest = max(largest, found[other])
-        fine, p = largest < float32(math.inf), int32(0)
+        scale, back = scales_of(largest)
+        fine, p, square = largest < float32(math.inf), int32(0), float64(scale) * scale
+        for m in range(rows):
+            for n in range(columns):
+                padding = down + 16 * m == across + width * n and down + 16 * m >= rank
+                own[m * columns + n] = 1.0 if padding else own[m * columns + n] * square
         while p < size:
             row = int32(p % 2 * pitch)  # what a warp still reads, no other one overwrites
             for m in range(rows):
@@ -163,10 +174,14 @@ def make_eliminate(size: int) -> tuple[Any, int]:
                         here[row + across + width * n] = own[m * columns + n]
             cuda.syncthreads()
             pivot = here[row + p]
-            fine = fine and pivot > 0.0
-            reciprocal = 1.0 / pivot if pivot > 0.0 else 0.0
+            fine = fine and pivot > SMALLEST
+            reciprocal = 0.0
+            if pivot > SMALLEST:  # two Newton steps: a division would take as long as all the rest
+                reciprocal = float64(float32(1) / float32(pivot))
+                reciprocal *= 2.0 - pivot * reciprocal
+                reciprocal *= 2.0 - pivot * reciprocal
             if t == 0:
-                roots[p] = math.sqrt(reciprocal)
+                roots[p] = reciprocal
             for m in range(rows):
                 i = int32(down + 16 * m)
                 if i > p:
@@ -178,18 +193,19 @@ def make_eliminate(size: int) -> tuple[Any, int]:
                         own[m * columns + n] = before - times * other
             p = int32(p + 1)
         cuda.syncthreads()
-        scale, back = scales_of(largest)
+        if t < size:
+            roots[t] = math.sqrt(roots[t])
+        cuda.syncthreads()
         total = float32(0)
         for m in range(rows):
             for n in range(columns):
                 i, j = int32(down + 16 * m), int32(across + width * n)
                 x = own[m * columns + n] * roots[i]
                 if j < size:
-                    r[matrix, i, j] = float32(x) * scale if i <= j else float32(0)
+                    r[matrix, i, j] = float32(x) if i <= j else float32(0)
                     x = roots[i] if i == j else x if i > j else 0.0
-                    inverse[matrix, i, j] = x
-                    x *= largest if i < rank else 0.0
-                    total += float32(x * x)
+                    inverse[matrix, i, j] = x * scale
+                    total += float32(x * x) if i < rank else float32(0)
         total = sum_of_warp(total)
         if t % 32 == 0:
             found[t // 32] = total
@@ -211,19 +227,20 @@ def make_product(size: int) -> Any:
     """
     side = _side(size)
     each, high = size // side, THREADS // side
-    tile, pitch = OWN * high, DEPTH + 1
+    own, pitch = _rows(size), DEPTH + 1
+    tile = own * high
     staged, below = tile * pitch, DEPTH * size
 
     @cuda.jit
     def product(left, left_across, right, depth, out, out_across):
-        here = cuda.shared.array(staged, float32)
+        here = cuda.shared.array(staged, float64)
         there = cuda.shared.array(below, float64)
-        total, x = cuda.local.array((OWN, each), float64), cuda.local.array(OWN, float64)
+        total, x = cuda.local.array((own, each), float64), cuda.local.array(own, float64)
         matrix, first, t = cuda.blockIdx.x, int32(cuda.blockIdx.y * tile), int32(cuda.threadIdx.x)
         rows = int32(out.shape[2] if out_across else out.shape[1])
         columns = int32(out.shape[1] if out_across else out.shape[2])
         down, across = (t % high, t // high) if out_across else (t // side, t % side)
-        for m in range(OWN):
+        for m in range(own):
             for n in range(each):
                 total[m, n] = 0.0
         base = int32(0)
@@ -245,15 +262,15 @@ def make_product(size: int) -> Any:
                 n = int32(n + THREADS)
             cuda.syncthreads()
             for k in range(DEPTH):
-                for m in range(OWN):
-                    x[m] = float64(here[(down + high * m) * pitch + k])
+                for m in range(own):
+                    x[m] = here[(down + high * m) * pitch + k]
                 for n in range(each):
                     y = there[k * size + across + side * n]
-                    for m in range(OWN):
+                    for m in range(own):
                         total[m, n] += x[m] * y
             cuda.syncthreads()
             base = int32(base + DEPTH)
-        for m in range(OWN):
+        for m in range(own):
             for n in range(each):
                 row, column = int32(first + down + high * m), int32(across + side * n)
                 if row < rows and column < columns:
@@ -274,7 +291,7 @@ def _multiplying(left: Any, left_across: bool, right: Any, out: Any, out_across:
     """The launch of out = left right; across: of a transposed one."""
     rows, columns = out.shape[:0:-1] if out_across else out.shape[1:]
     size, depth = padded(columns), np.int32(right.shape[1])
-    tiles = ceil_div(rows, OWN * THREADS // _side(size))
+    tiles = ceil_div(rows, _rows(size) * THREADS // _side(size))
     arguments = left, bool(left_across), right, depth, out, bool(out_across)
     return Launch(PRODUCT[size], (len(out), tiles), THREADS, arguments)
 
