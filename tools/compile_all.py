@@ -48,7 +48,11 @@ PACKAGES = (
 #: Kernels that are meant to have float64 instructions, and why.
 WITH_FLOAT64: dict[str, str] = {
     "reconstruct.first_steps.reconstruct_original": "shows what the literal 0.0 costs",
-}
+} | {
+    f"svd: {what}, {size} columns": "a Gram matrix in float32 has half of a matrix's digits"
+    for what in ("Gram", "elimination", "product to multiply by", "product of a")
+    for size in range(16, 129, 16)
+}  # fmt: skip
 
 #: Kernels that are meant to spill, and why.
 WITH_SPILLS: dict[str, str] = {
@@ -58,6 +62,9 @@ WITH_SPILLS: dict[str, str] = {
         "tf32", "tf32 (unaligned)", "tf32 (many)", "tf32 (many, unaligned)",
         "tensor cores (many)", "tensor cores (many, unaligned)",
     )
+} | {
+    f"svd: elimination, {size} columns": "a few registers, read again once a matrix"
+    for size in (112, 128)
 } | {
     f"spectral: 4 x 8, 4 groups{folded}": "with 96 registers twenty warps fit, five to a "
     "scheduler; a few registers wait in memory"

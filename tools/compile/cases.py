@@ -391,3 +391,12 @@ def of_svd() -> Iterator[Case]:
     types = f"void({_THREE}, {_THREE}, {_TWO}, {_THREE}, int32, {_COUNTS})"
     for (size, warps), kernel in one_launch.SVD.items():
         yield Case(f"svd: one launch, {size} columns, {warps} warps", kernel, types)
+    sums, squares = "float64[:, :, :, ::1]", "float64[:, :, ::1]"
+    for size in registers.SIZES:
+        yield Case(f"svd: Gram, {size} columns", gram.GRAM[size],
+                   f"void({_THREE}, boolean, {sums})")  # fmt: skip
+        yield Case(f"svd: elimination, {size} columns", gram.ELIMINATE[size][0],
+                   f"void({sums}, int32, {_THREE}, {squares}, {_ONE}, {_FLAGS})")  # fmt: skip
+        for out, name in ((squares, "to multiply by"), (_THREE, "of a")):
+            types = f"void({_THREE}, boolean, {squares}, int32, {out}, boolean)"
+            yield Case(f"svd: product {name}, {size} columns", gram.PRODUCT[size], types)

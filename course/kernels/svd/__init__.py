@@ -19,7 +19,8 @@ of small singular values. For a matrix with m >= n (others are transposed):
 
 The ladder's methods differ in step 3. Where m = n, 2 and 3 work on a itself instead of R, and Q1 is
 not needed. Matrices of up to 128 columns, or rows, take `course.kernels.svd.registers`: all sweeps
-in one launch, and no second QR; of up to 32 `course.kernels.svd.one_launch`.
+in one launch, and no second QR; of up to 32 `course.kernels.svd.one_launch`. Tall ones have R by
+their Gram matrix, `course.kernels.svd.gram`, where float64 is fast.
 
 Source: Z. Drmac and K. Veselic, "New fast and accurate Jacobi SVD algorithm", SIAM J. Matrix
 Anal. Appl. 29 (2008), for the two QR decompositions; N. Higham, "Functions of Matrices" (2008),
@@ -56,6 +57,12 @@ from course.kernels.svd.truncated import RankSolver, check_rank
 __all__ = ["LADDER", "NotConverged", "RankSolver", "Solver", "forget", "rank_k", "svd"]
 
 
+#: Compute capabilities of GPUs with half of float32's rate in float64, and the rows from which a
+#: Gram matrix is taken there: of up to 32 columns, and of more.
+FAST_FLOAT64 = (8, 0), (9, 0), (10, 0)
+TALL = 200, 48
+
+
 def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, Array, Array]:
     """Return the thin singular value decomposition of a matrix or of many, a = (u * s) @ vt.
 
@@ -72,7 +79,9 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
         any strides; it is not changed.
     method : str
         Of `svd.ladder.names`; "auto" takes one launch for matrices of up to 32 columns, or rows,
-        registers up to 128, else blocks, on tensor cores where the GPU has them.
+        registers up to 128, else blocks, on tensor cores where the GPU has them. Where float64 is
+        fast, "auto" prepares tall matrices of up to 128 columns by their Gram matrix, and once more
+        by reflections where one of a batch is ill-conditioned.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it a's library's current one.
         The host waits for the work: only it can say when enough was rotated. All but small work
@@ -209,8 +218,17 @@ def _fits(a: Array, method: str) -> str:
     for name in at_once:
         fits = rows <= LONGEST and not LADDER[name].lacks(SVDProblem(columns, rows))
         if method in (AUTO, name) and fits:
-            return name
+            return "gram" if method == AUTO and _are_tall(columns, rows) else name
     return ""
+
+
+def _are_tall(columns: int, rows: int) -> bool:
+    """Whether a Gram matrix in float64 is faster than reflections, and its condition seldom large.
+
+    Of other GPUs float64 has 1/32 of float32's rate, or less.
+    """
+    capability = tuple(cuda.get_current_device().compute_capability)
+    return capability in FAST_FLOAT64 and rows >= columns + 8 and rows >= TALL[columns > 32]
 
 
 def _at_once(a: Array, k: int | None, name: str, stream: Stream) -> tuple[Array, Array, Array]:

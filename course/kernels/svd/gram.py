@@ -1,17 +1,17 @@
-"""R of tall matrices by their Gram matrix, in float64: many blocks a matrix, none waits for another.
+"""R of tall matrices by their Gram matrix, in float64: blocks share a matrix, and none waits.
 
 Reflections go column by column: of 900 x 60 elements one block sweeps 60 times, and again for Q.
 Here, with the long side in rows, a is read twice, by as many blocks as there is work for:
 
 1. g = a' a, each block of some rows; the blocks' parts are added in step 2;
-2. elimination: g = L D L', with the inverse of L where L would be, so R = D^1/2 L', and its inverse;
+2. elimination: g = L D L', with L's inverse in L's place, so R = D^1/2 L', and its inverse;
 3. R's rows are rotated, w = J' R, k = J', see `course.kernels.svd.registers`;
 4. a's left vectors are Q k' = a (R^-1 k'): two products.
 
 In float32 this would lose half of the digits, as g's singular values are the squares of a's. A
 product of two float32 is exact in float64, and what is rounded grows with the square of the
-condition: 2^-53 2^28 is still less than float32's last digit. A matrix of a larger condition, or one
-that is refused, tells the host so, which decomposes by reflections then.
+condition: 2^-53 2^28 is still less than float32's last digit. A matrix of a larger condition, or
+one that is refused, is told to the host, which decomposes the batch by reflections then.
 
 Source: Y. Yamamoto et al., "Roundoff error analysis of the CholeskyQR2 algorithm", ETNA 44 (2015).
 """

@@ -584,12 +584,10 @@ class Scratch(NamedTuple):
         return cls(*arrays, Reflections(*tall, empty))
 
 
-def rotating(
-    r: Any, q: Any, s: Any, short: Any, wide: bool, scale: Any, unscale: Any, refused: Any, told: Any
-) -> Launch:
-    """The launch of `svd_of_triangles`; short: u where matrices are wide, else vt."""
-    size, about = r.shape[2], (np.int32(wide), np.int32(MOST_SWEEPS), scale, unscale, refused, told)
-    return Launch(SVD[size], len(s), 2 * size, (r, q, s, short, *about), shared_bytes(size))
+def rotating(r: Any, q: Any, s: Any, short: Any, wide: bool, *about: Any) -> Launch:
+    """The launch of `svd_of_triangles`; about: scales, what is told. short: u of wide matrices."""
+    size, given = r.shape[2], (r, q, s, short, np.int32(wide), np.int32(MOST_SWEEPS), *about)
+    return Launch(SVD[size], len(s), 2 * size, given, shared_bytes(size))
 
 
 def of_triangles(
