@@ -57,10 +57,9 @@ from course.kernels.svd.truncated import RankSolver, check_rank
 __all__ = ["LADDER", "NotConverged", "RankSolver", "Solver", "forget", "rank_k", "svd"]
 
 
-#: Compute capabilities of GPUs with half of float32's rate in float64, and the rows from which a
-#: Gram matrix is taken there: of up to 32 columns, and of more.
+#: Compute capabilities of GPUs with half of float32's rate in float64.
 FAST_FLOAT64 = (8, 0), (9, 0), (10, 0)
-TALL = 200, 48
+FEW = 64  # matrices: more of them keep the GPU busy, a block each
 
 
 def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, Array, Array]:
@@ -218,17 +217,21 @@ def _fits(a: Array, method: str) -> str:
     for name in at_once:
         fits = rows <= LONGEST and not LADDER[name].lacks(SVDProblem(columns, rows))
         if method in (AUTO, name) and fits:
-            return "gram" if method == AUTO and _are_tall(columns, rows) else name
+            return "gram" if method == AUTO and _are_tall(shape) else name
     return ""
 
 
-def _are_tall(columns: int, rows: int) -> bool:
+def _are_tall(shape: tuple[int, ...]) -> bool:
     """Whether a Gram matrix in float64 is faster than reflections, and its condition seldom large.
 
-    Of other GPUs float64 has 1/32 of float32's rate, or less.
+    As measured on an H200; of other GPUs float64 has 1/32 of float32's rate, or less.
     """
-    capability = tuple(cuda.get_current_device().compute_capability)
-    return capability in FAST_FLOAT64 and rows >= columns + 8 and rows >= TALL[columns > 32]
+    (columns, rows), few = sorted(shape[-2:]), len(shape) == 2 or shape[0] <= FEW
+    if tuple(cuda.get_current_device().compute_capability) not in FAST_FLOAT64:
+        return False
+    if columns > 32:
+        return rows >= 2 * columns or (few and rows >= columns + 8)
+    return rows >= 300 and (few or columns > 24)
 
 
 def _at_once(a: Array, k: int | None, name: str, stream: Stream) -> tuple[Array, Array, Array]:
