@@ -36,12 +36,12 @@ class Bfloat16(types.Number):
 
 
 bfloat16 = Bfloat16()
-#: What is said of other casts than those to float32 and from it.
-BFLOAT16_CASTS = "a bfloat16 becomes a float32 and is made of one: float32(x), bfloat16(float32(y))"
-#: What is said of a float16 as a truth value.
-FLOAT16_CONDITION = (
-    "Numba compares a float16 with 0.0 as an integer, which NVVM refuses: write x != 0"
-)
+#: What is said of a float16 as a truth value, and of the casts that a bfloat16 has not.
+NOT_CAST = {
+    types.float16: "Numba compares a float16 with 0.0 as an integer, which NVVM refuses: write "
+    "x != 0",
+    bfloat16: "a bfloat16 becomes a float32 and is made of one: float32(x), bfloat16(float32(y))",
+}
 #: The dtype of arrays of them.
 BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
 

@@ -12,9 +12,8 @@ from numba import types
 from numba.np.numpy_support import ufunc_find_matching_loop
 
 from warpsim.core.number_types import (
-    BFLOAT16_CASTS,
     DATES,
-    FLOAT16_CONDITION,
+    NOT_CAST,
     REAL,
     SCALARS,
     VECTORS,
@@ -256,9 +255,8 @@ def _check_ufunc(source: Source, node: ast.Call, function: np.ufunc) -> None:
     if name in UFUNCS:
         return
     advice = _INSTEAD.get(name) or (f"use math.{name}" if hasattr(math, name) else "write it out")
-    raise source.refused(
-        node, f"{ast.unparse(node.func)} is not available in a CUDA kernel of Numba: {advice}"
-    )
+    text = f"{ast.unparse(node.func)} is not available in a CUDA kernel of Numba: {advice}"
+    raise source.refused(node, text)
 
 
 def _ufunc_type(typer: Any, node: ast.Call, function: np.ufunc, arguments: tuple) -> types.Type:
@@ -311,8 +309,7 @@ def _check_device(typer: Any, node: ast.Call, function: Any) -> None:
         why = "using cpu function on device; it has signatures"
     else:
         return
-    name = ast.unparse(node.func)
-    raise typer.source.refused(node, f"Untyped global name {name!r}: {why}")
+    raise typer.source.refused(node, f"Untyped global name {ast.unparse(node.func)!r}: {why}")
 
 
 def is_number_class(value: Any) -> bool:
@@ -341,7 +338,7 @@ def _cast(typer: Any, node: ast.Call, function: Any, cast: types.Type, arguments
     if lost and cast is not types.boolean or function is float and isinstance(kind, types.Boolean):
         raise typer.call_refused(node, function, arguments)
     if not castable(plain(kind), types.boolean if function is bool else cast):
-        why = FLOAT16_CONDITION if kind == types.float16 else BFLOAT16_CASTS
+        why = NOT_CAST[kind if kind == types.float16 else bfloat16]
         raise typer.source.refused(node, f"{ast.unparse(node.func)}({kind}): {why}")
     family, cast = {
         float: (types.Float, types.float64), int: (types.Integer, types.int64),
@@ -356,7 +353,7 @@ def _several(typer: Any, node: ast.Call, function: Any, arguments: tuple) -> typ
     """min and max: the type of the pairs, folded; all operands get it."""
     kind = plain(arguments[0])
     if bfloat16 in map(plain, arguments):
-        raise typer.source.refused(node, f"{function.__name__} of bfloat16: {BFLOAT16_CASTS}")
+        raise typer.source.refused(node, f"{function.__name__} of bfloat16: {NOT_CAST[bfloat16]}")
     for other in map(plain, arguments[1:]):
         found = resolve(function, (kind, other))
         if found is None:
@@ -439,9 +436,8 @@ def _array_method(typer: Any, node: ast.Call, kind: types.Array, name: str) -> t
                 "Numba needs memory to copy an array, which a kernel cannot allocate (NRT required "
                 "but not enabled: NUMBA_CUDA_ENABLE_NRT=1): loop over the elements",
             )
-    raise typer.source.refused(
-        node, f"kernels have no array method .{name}(): loop over the elements"
-    )
+    text = f"kernels have no array method .{name}(): loop over the elements"
+    raise typer.source.refused(node, text)
 
 
 def _device(typer: Any, node: ast.Call, function: Any) -> types.Type:
@@ -518,9 +514,8 @@ def _intrinsic(typer: Any, node: ast.Call, path: str) -> types.Type:
         alone = len(node.args) + len(node.keywords) == len(given) == 1
         dimensions = typer.literal(given[0]) if alone else MISSING
         if dimensions not in (1, 2, 3):
-            raise source.refused(
-                node, f"RequireLiteralValue: cuda.{path} takes the literal 1, 2 or 3"
-            )
+            text = f"RequireLiteralValue: cuda.{path} takes the literal 1, 2 or 3"
+            raise source.refused(node, text)
         node.args, node.keywords = given, []
         typer.typing.values[given[0]] = dimensions
         kind = types.int32 if source.of_the_successor else types.intp
@@ -554,9 +549,8 @@ def _atomic(typer: Any, node: ast.Call, name: str) -> types.Type:
     source = typer.source
     wanted = 4 if name == "cas" else 3
     if len(node.args) != wanted or node.keywords:
-        raise source.refused(
-            node, f"cuda.atomic.{name} takes {wanted} arguments, {len(node.args)} given"
-        )
+        text = f"cuda.atomic.{name} takes {wanted} arguments, {len(node.args)} given"
+        raise source.refused(node, text)
     array = typer.expression(node.args[0])
     allowed = cuda_names.ATOMIC_TYPES[name]
     if not isinstance(array, types.Array):
@@ -568,9 +562,8 @@ def _atomic(typer: Any, node: ast.Call, name: str) -> types.Type:
         raise source.refused(node, said)
     if array.dtype not in allowed:
         listed = ", ".join(str(kind) for kind in allowed)
-        raise source.refused(
-            node, f"cuda.atomic.{name} on {array} is not possible; element types: {listed}"
-        )
+        text = f"cuda.atomic.{name} on {array} is not possible; element types: {listed}"
+        raise source.refused(node, text)
     typer.check_mutable(node, array)
     values = node.args[1:] if name == "compare_and_swap" else node.args[2:]
     if name != "compare_and_swap":

@@ -32,8 +32,7 @@ class Inner:
         arguments = [argument.arg for argument in self.tree.args.args] + self.free
         tree = self.tree
         if self.outward:
-            end = ast.copy_location(ast.Return(), tree.body[-1])
-            tree.body.append(end)
+            tree.body.append(ast.copy_location(ast.Return(), tree.body[-1]))
             tree = _Returning(self.outward).visit(tree)
         known = self.outer.constants  # they may be shapes in the function, too
         shared = {name: known[name] for name in _reads(tree) & known.keys()}
@@ -105,8 +104,7 @@ class _Taker(ast.NodeTransformer):
         target = node.targets[0]
         if not isinstance(node.value, ast.Lambda) or not isinstance(target, ast.Name):
             return self.generic_visit(node)
-        tree = ast.copy_location(with_a_name(node.value, target.id), node)
-        return self._take(tree, "<lambda>")
+        return self._take(ast.copy_location(with_a_name(node.value, target.id), node), "<lambda>")
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """``(lambda a: a + 1)(x)`` is called by a name of its own."""
@@ -137,8 +135,7 @@ class _Taker(ast.NodeTransformer):
         exact = [code for code in named if code.co_firstlineno == line]
         code = next(iter(exact or named), (lambda: None).__code__)
         cells = tuple(CellType(None) for _ in code.co_freevars)
-        outside = self.source.function.__globals__
-        made = FunctionType(code, outside, tree.name, defaults, cells)
+        made = FunctionType(code, self.source.function.__globals__, tree.name, defaults, cells)
         self.found[tree.name] = Inner(made, tree, self.source, outward=list(dict.fromkeys(outward)))
         return ast.copy_location(ast.Pass(), tree)
 
@@ -180,17 +177,14 @@ class _Caller(ast.NodeTransformer):
         self.source, self.inners = source, inners
 
     def _called(self, node: ast.AST) -> Inner | None:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id not in self.source.assigned:
-                return self.inners.get(node.func.id)
-        return None
+        called = getattr(node.func, "id", None) if isinstance(node, ast.Call) else None
+        return None if called in self.source.assigned else self.inners.get(called)
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
         inner = self._called(node.value)
         if inner is None or not inner.outward:
             return self.generic_visit(node)
-        call = self._handed(node.value, inner)
-        made = ast.Assign([_together(inner.outward, ast.Store)], call)
+        made = ast.Assign([_together(inner.outward, ast.Store)], self._handed(node.value, inner))
         return ast.fix_missing_locations(ast.copy_location(made, node))
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -198,10 +192,8 @@ class _Caller(ast.NodeTransformer):
         if inner is None:
             return self.generic_visit(node)
         if inner.outward:
-            raise self.source.unsupported(
-                node,
-                f"a call of {inner.tree.name}, which sets nonlocal variables, in an expression",
-            )
+            text = f"a call of {inner.tree.name}, which sets nonlocal variables, in an expression"
+            raise self.source.unsupported(node, text)
         return self._handed(node, inner)
 
     def _handed(self, node: ast.Call, inner: Inner) -> ast.Call:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from numba import types
 
 from warpsim.core import fp16, libdevice
-from warpsim.core.number_types import BFLOAT16_CASTS, bfloat16
+from warpsim.core.number_types import NOT_CAST, bfloat16
 from warpsim.front.numba_typing import best_signature
 
 #: The type of ``cuda.cg.this_grid()``.
@@ -60,7 +60,7 @@ def _ffs(value):
 
 def _selp(test, a, b):
     if bfloat16 in (a, b):
-        return BFLOAT16_CASTS
+        return NOT_CAST[bfloat16]
     wide = isinstance(a, types.Integer | types.Float) and a.bitwidth > 8 and a != types.float16
     wide = wide and isinstance(test, types.Boolean)
     return (a, (test, a, a)) if a == b and wide else None

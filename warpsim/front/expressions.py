@@ -16,15 +16,7 @@ from numba import types
 from numba.core.errors import NumbaError, NumbaWarning
 from numba.core.typing.arraydecl import get_array_index_type
 
-from warpsim.core.number_types import (
-    BFLOAT16_CASTS,
-    DATES,
-    FLOAT16_CONDITION,
-    REAL,
-    SCALARS,
-    VectorType,
-    bfloat16,
-)
+from warpsim.core.number_types import DATES, NOT_CAST, REAL, SCALARS, VectorType
 from warpsim.core.settings import setting
 from warpsim.front import cuda_names
 from warpsim.front.attributes import Attributes
@@ -74,7 +66,6 @@ class Expressions(Attributes, Decisions):
     """Types of expressions; the statements are in :mod:`warpsim.front.types`."""
 
     def unknown_syntax(self, node: ast.AST, what: str) -> Exception:
-        """The error of a statement or expression that has no meaning here."""
         name = type(node).__name__
         if name in REFUSED:
             return self.source.refused(node, f"{name}: {REFUSED[name]}")
@@ -85,9 +76,9 @@ class Expressions(Attributes, Decisions):
         """Refuse what has no truth value, or none that is compiled."""
         if not isinstance(kind, TRUE_OR_FALSE):
             raise self.source.refused(node, f"{ast.unparse(node)} is {kind}, not a condition")
-        why = {types.float16: FLOAT16_CONDITION, bfloat16: BFLOAT16_CASTS}.get(plain(kind))
-        if why is not None:
-            raise self.source.refused(node, f"{ast.unparse(node)} is a condition: {why}")
+        if plain(kind) in NOT_CAST:
+            why = f"is a condition: {NOT_CAST[plain(kind)]}"
+            raise self.source.refused(node, f"{ast.unparse(node)} {why}")
 
     def expression(self, node: ast.expr) -> types.Type:
         handler = getattr(self, f"see_{type(node).__name__}", None)
@@ -117,9 +108,8 @@ class Expressions(Attributes, Decisions):
             if len(kind.kinds) == 1:
                 raise self.source.refused(node, f"{node.id} is {kind.kinds[0]}, which has no value")
             listed = " and ".join(map(str, kind.kinds))
-            raise self.source.refused(
-                node, f"Cannot unify {listed} for {node.id!r}: it has two types here"
-            )
+            text = f"Cannot unify {listed} for {node.id!r}: it has two types here"
+            raise self.source.refused(node, text)
         return self._static(node)
 
     def _never_set(self, node: ast.Name) -> types.Type:
@@ -147,9 +137,8 @@ class Expressions(Attributes, Decisions):
         if isinstance(value, np.ndarray) and kind is not None:
             kind = kind.copy(readonly=True)
         if kind is None:
-            raise self.source.refused(
-                node, f"Untyped global name {ast.unparse(node)!r}: cannot be used in a kernel"
-            )
+            text = f"Untyped global name {ast.unparse(node)!r}: cannot be used in a kernel"
+            raise self.source.refused(node, text)
         return plain(kind) if not isinstance(value, str) else kind
 
     def see_Tuple(self, node: ast.Tuple) -> types.Type:
@@ -160,10 +149,10 @@ class Expressions(Attributes, Decisions):
 
     def binary(self, node: ast.AST, op: ast.operator, left, right) -> types.Type:
         left, right = held(left), held(right)
-        if isinstance(left, PLAIN_TUPLE) and isinstance(right, PLAIN_TUPLE):
-            if isinstance(op, ast.Add):
-                self.typing.operands[node] = (left, right)
-                return types.Tuple([*left, *right])
+        tuples = isinstance(left, PLAIN_TUPLE) and isinstance(right, PLAIN_TUPLE)
+        if tuples and isinstance(op, ast.Add):
+            self.typing.operands[node] = (left, right)
+            return types.Tuple([*left, *right])
         function = BINARY.get(type(op))
         if function is None:
             raise self.source.unsupported(node, f"the operator {type(op).__name__}")
@@ -342,13 +331,11 @@ class Expressions(Attributes, Decisions):
         kind = self.expression(node.slice)
         member = isinstance(self.source.static(node.slice), Enum)
         if member or not isinstance(kind, types.Integer) or not isinstance(base, types.UniTuple):
-            raise self.source.refused(
-                node, f"No implementation of getitem({base}, {kind}): the index must be constant"
-            )
+            text = f"No implementation of getitem({base}, {kind}): the index must be constant"
+            raise self.source.refused(node, text)
         return base.dtype
 
     def subscript(self, node: ast.Subscript, base: types.Type) -> types.Type:
-        """Type of an element or of a view of an array."""
         if isinstance(base, types.NumpyFlatType) and not isinstance(node.slice, ast.Slice):
             self.index(node, base.array_type, node.slice)
             return base.dtype
@@ -376,10 +363,8 @@ class Expressions(Attributes, Decisions):
         if dots and not several and isinstance(node.ctx, ast.Load):
             raise self.source.refused(node, "Numba reads no element ... alone: write [:]")
         if count > base.ndim:
-            raise self.source.refused(
-                node,
-                f"cannot index {base} with {count} indices: it has {base.ndim} dimensions",
-            )
+            text = f"cannot index {base} with {count} indices: it has {base.ndim} dimensions"
+            raise self.source.refused(node, text)
         try:
             found = _indexed(base, tuple(kinds))
         except NumbaError as error:
@@ -406,8 +391,7 @@ class Expressions(Attributes, Decisions):
     def see_Once(self, node: Once) -> types.Type:
         return self.expression(node.value)
 
-    def see_Call(self, node: ast.Call) -> types.Type:
-        return call(self, node)
+    see_Call = call
 
     def iterated(self, node: ast.expr) -> types.Type:
         """Type of the items of what a for loop runs over."""

@@ -88,9 +88,8 @@ class KernelName:
         return KernelName(path)
 
     def __call__(self, *args, **kwargs):
-        raise TypeError(
-            f"cuda.{self.path} works only inside a kernel, a function decorated with @cuda.jit"
-        )
+        text = f"cuda.{self.path} works only inside a kernel, a function decorated with @cuda.jit"
+        raise TypeError(text)
 
     def __repr__(self) -> str:
         return f"cuda.{self.path}"
@@ -215,7 +214,6 @@ class Source:
         return "\n".join(self.lines[self.tree.lineno - 1 : self.tree.end_lineno])
 
     def unsupported(self, node: ast.AST, what: str, advice: str = "") -> Unsupported:
-        """An error that names the construct and its line."""
         line = self.line(node)
         text = f"{what} is not supported by the simulator, line {line} of {self.name}:\n"
         text += f"    {self.code(line)}"
@@ -230,8 +228,7 @@ class Source:
         """The name under which a function lies outside this one; None for one found elsewhere."""
         if not isinstance(node, ast.Name) or node.id in self.assigned:
             return None
-        inner = _outer_variables(self.function)
-        found = inner.get(node.id, self.function.__globals__.get(node.id))
+        found = _outer_variables(self.function).get(node.id, self.function.__globals__.get(node.id))
         return node.id if found is function else None
 
     def check_names(self, statement: ast.stmt) -> None:
@@ -380,8 +377,7 @@ def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:
     except (OSError, TypeError, SyntaxError, IndexError):
         raise missing from None
     if getattr(tree, "name", None) != function.__code__.co_name:
-        inner = getattr(function, "__wrapped__", None)
-        if inner is not None:
+        if getattr(function, "__wrapped__", None) is not None:
             raise Unsupported(
                 f"{name} is decorated: what runs is {function.__code__.co_name!r}, a function that "
                 f"its decorator made around it. Decorate {name} with @cuda.jit alone"

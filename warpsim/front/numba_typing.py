@@ -368,8 +368,7 @@ def tuple_type(value: tuple, parts: list[types.Type]) -> types.Type:
 def of_dtype(dtype: Any) -> types.Type | None:
     """The Numba type of a NumPy dtype, of a scalar type or of a Numba type itself."""
     if isinstance(dtype, types.Type):
-        known = isinstance(dtype, types.Record | DATES) or str(dtype) in _ELEMENTS
-        return dtype if known else None
+        return dtype if isinstance(dtype, types.Record | DATES) or str(dtype) in _ELEMENTS else None
     if not isinstance(dtype, type | np.dtype | str):
         return None
     try:

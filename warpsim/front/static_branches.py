@@ -144,8 +144,7 @@ class Decisions:
         elif isinstance(node, ast.Name):
             value = self.source.static(node)
         elif isinstance(node, ast.Attribute):
-            outer = self.source.static(node.value)
-            whole = isinstance(outer, ModuleType | EnumType)
+            whole = isinstance(self.source.static(node.value), ModuleType | EnumType)
             value = self.source.static(node) if whole else MISSING
         return value if _whole(value) else MISSING
 

@@ -203,15 +203,11 @@ class Typer(Expressions):
         self.typing.of[node.target] = old
         value = self.expression(node.value)
         if isinstance(old, types.Array) and isinstance(node.target, ast.Name):
-            raise self.source.unsupported(
-                node,
-                f"{ast.unparse(node)} of a whole array",
-                "Give NumPy's function the array for the result, as np.divide(x, 2, x), or loop.",
-            )
+            text = "Give NumPy's function the array for the result, as np.divide(x, 2, x), or loop."
+            raise self.source.unsupported(node, f"{ast.unparse(node)} of a whole array", text)
         if isinstance(old, types.BaseTuple):
-            raise self.source.refused(
-                node, f"{old} is changed in place: write {_spelled_out(node)}"
-            )
+            text = f"{old} is changed in place: write {_spelled_out(node)}"
+            raise self.source.refused(node, text)
         kinds, whole = {type(held(kind)) for kind in (old, value)}, {types.Integer, types.Boolean}
         if isinstance(node.op, ast.Div) and types.Integer in kinds <= whole:
             raise self.source.refused(
@@ -237,9 +233,8 @@ class Typer(Expressions):
             if isinstance(kind, types.Array) and kind.ndim:
                 kind = (items_of(kind),) * len(target.elts)
             elif not isinstance(kind, types.BaseTuple) or len(kind) != len(target.elts):
-                raise self.source.refused(
-                    target, f"cannot unpack {kind} into {len(target.elts)} names"
-                )
+                text = f"cannot unpack {kind} into {len(target.elts)} names"
+                raise self.source.refused(target, text)
             values = value if isinstance(value, tuple) else (MISSING,) * len(kind)
             for element, part, one in zip(target.elts, kind, values, strict=True):
                 self.assign(element, part, one)
