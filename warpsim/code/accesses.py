@@ -45,8 +45,7 @@ class Accesses:
 
     def field(self, node: ast.Attribute | ast.Subscript) -> str:
         """Code of a field of a record, or of all records of an array, as an array."""
-        name = repr(self.typing.fields[node])
-        return self.operation("field", self.expression(node.value), name)
+        return self.operation("field", self.expression(node.value), repr(self.typing.fields[node]))
 
     def holder(self, node: ast.Attribute | ast.Subscript) -> tuple[str, str]:
         """Code of what a target is stored in, a field or an array, and of the index there."""

@@ -18,7 +18,7 @@ from warpsim.core.libdevice import runs
 from warpsim.core.number_types import VECTORS, vector_code
 from warpsim.core.operators import Made
 from warpsim.front.allocations import assigned_name, is_carray
-from warpsim.front.calls import REDUCTIONS
+from warpsim.front.calls import CASTS, REDUCTIONS, is_number_class
 from warpsim.front.cuda_names import GRID_GROUP
 from warpsim.front.names import MISSING, KernelName
 from warpsim.front.nodes import walk
@@ -50,7 +50,6 @@ class Calls:
     """What the emitter writes for ``f(...)``."""
 
     def code_Call(self, node: ast.Call) -> str:
-        """Code of one call, its operands converted as Numba converts them."""
         typing = self.typing
         function = typing.functions[node]
         if isinstance(function, KernelName):
@@ -72,7 +71,7 @@ class Calls:
         if is_carray(function):
             return self._array_at(node, function)
         codes = self._operands(node)
-        if operators.is_cast(function):
+        if function in CASTS or is_number_class(function):
             return codes[0]
         self._count(function, typing.of[node])
         return self._library(node, codes, function)
@@ -138,8 +137,7 @@ class Calls:
                 inputs.append(f"(None, {self.operand(argument, kind)})")
         out = node.args[count]
         convert = operators.name_of(typing.of[out].dtype)
-        site = self.site(node)
-        return self.operation("ufunc", run, self.expression(out), convert, site, *inputs)
+        return self.operation("ufunc", run, self.expression(out), convert, self.site(node), *inputs)
 
     def _array_at(self, node: ast.Call, function: Callable) -> str:
         kind = self.typing.of[node]
@@ -273,7 +271,6 @@ class Calls:
         return self.operation(name, self.expression(node.args[0]))
 
     def _own_array(self, node: ast.Call, path: str) -> str:
-        """Code of an array that a block or a thread has for itself."""
         sizes = self.typing.shapes[node]
         (dtype,) = self.typing.operands[node]
         site = self.site(node, assigned_name(self.source, node) or ast.unparse(node))

@@ -102,7 +102,6 @@ class Emitter(Accesses, Calls):
 
     # ------------------------------------------------------------------ names
     def _variable_names(self) -> dict[tuple[str, Any], str]:
-        """A Python name for each variable and each of its types."""
         kinds: dict[str, dict] = {}
         given, targets = zip(self.source.arguments, self.typing.arguments), self.typing.targets
         stores = [(node.id, kind) for node, kind in targets.items() if isinstance(node, ast.Name)]
@@ -177,8 +176,7 @@ class Emitter(Accesses, Calls):
         """The place of operations; of those in float64 it says where that comes from."""
         number = self.line_site(node)
         if counts["in double"]:
-            why = why_double(self.typing, node)
-            self.sites[number] = replace(self.sites[number], double=why)
+            self.sites[number] = replace(self.sites[number], double=why_double(self.typing, node))
         return number
 
     # ------------------------------------------------------------------ writing
@@ -195,7 +193,6 @@ class Emitter(Accesses, Calls):
 
     @property
     def mask(self) -> str:
-        """Code of the lanes that are active."""
         return self.named("mask")
 
     def line(self, text: str) -> None:
@@ -217,7 +214,6 @@ class Emitter(Accesses, Calls):
 
     # ------------------------------------------------------------------ conversions
     def convert(self, code: str, old: types.Type, new: types.Type) -> str:
-        """Code that converts a value of one type to another, as Numba's casts do."""
         old, new = plain(old), plain(new)
         if old == new or isinstance(new, types.Array | types.NoneType):
             return code
@@ -292,7 +288,6 @@ class Emitter(Accesses, Calls):
         return getattr(self, f"code_{type(node).__name__}")(node)
 
     def value(self, value: Any, node: ast.AST) -> str:
-        """A value known at compile time."""
         if isinstance(value, np.bool_):
             value = bool(value)
         elif isinstance(value, np.finfo | np.iinfo):
@@ -308,8 +303,7 @@ class Emitter(Accesses, Calls):
             return self.constant(ConstantArray(value), ast.unparse(node))
         if isinstance(value, Enum):
             return self.value(value.value, node)
-        kind = of_value(value)
-        value = operators.CONVERT[kind](value)
+        value = operators.CONVERT[of_value(value)](value)
         if type(value) is int or (type(value) is float and math.isfinite(value)):
             return f"({value!r})" if value < 0 else repr(value)
         return self.constant(value, ast.unparse(node))
@@ -522,9 +516,7 @@ def _dtypes(kind: types.Type) -> Any:
 def _key(kind: types.Type) -> Any:
     """Types that share a Python variable: arrays whatever their layout."""
     kind = plain(kind)
-    if isinstance(kind, types.Array):
-        return f"array_{kind.dtype}_{kind.ndim}d"
-    return kind
+    return f"array_{kind.dtype}_{kind.ndim}d" if isinstance(kind, types.Array) else kind
 
 
 @cache

@@ -221,7 +221,6 @@ class Program:
 
     # ------------------------------------------------------------------ types
     def typing(self, signature: Signature, callers: tuple[Program, ...] = ()) -> Typing:
-        """The types of all variables for some argument types."""
         return self._typings.get(signature) or self._typed(signature, callers)
 
     @one_at_a_time
@@ -280,7 +279,7 @@ class Program:
         try:
             for _ in range(MOST_PASSES):
                 source = self.source
-                if source.once(_spreads):  # * is spelled out
+                if any(isinstance(node, ast.Starred) for node in source.nodes):  # it is spelled out
                     source = replace(source, tree=copy.deepcopy(source.tree), told={})
                 found = Typer(source, signature, callee).run()
                 if signature not in self._recursive or found.result == guess:
@@ -289,9 +288,8 @@ class Program:
                     raise typing_error(RUNAWAY.format(self.source.name))
                 guess = self._guesses[signature] = found.result
             else:
-                raise typing_error(
-                    f"Return type of recursive function does not converge: {self.source.name}"
-                )
+                text = f"Return type of recursive function does not converge: {self.source.name}"
+                raise typing_error(text)
         except TypingError:
             if self._unset:  # what it lacks may be there the next time
                 _programs.pop(self.source.function, None)
@@ -369,10 +367,6 @@ def _compared(source: Source) -> Counter[str]:
     return Counter(
         a.id for a, b in sides if isinstance(a, ast.Name) and isinstance(b, ast.Constant)
     )
-
-
-def _spreads(source: Source) -> bool:
-    return any(isinstance(node, ast.Starred) for node in source.nodes)
 
 
 # ---------------------------------------------------------------------- functions as arguments

@@ -238,8 +238,7 @@ class Writer(Emitter):
             self.assign(target, code, new_kind)
         else:
             code = self.stored(code, new_kind, self.typing.targets[target])
-            site = self.site(target, name, whole)
-            self.line(self.operation("store", array, index, code, site))
+            self.line(self.operation("store", array, index, code, self.site(target, name, whole)))
 
     def assign(
         self, target: ast.expr, code: str, kind: types.Type, value: ast.expr | None = None

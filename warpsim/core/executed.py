@@ -47,8 +47,7 @@ def noting() -> Iterator[None]:
 
     def compile(source, filename, mode, flags=0, dont_inherit=False, optimize=-1, **more):
         more |= {"dont_inherit": dont_inherit, "optimize": optimize}
-        caller = sys._getframe(1)
-        return _compiled(real["compile"], caller, source, filename, mode, flags, **more)
+        return _compiled(real["compile"], sys._getframe(1), source, filename, mode, flags, **more)
 
     def run(mode: str):
         @functools.wraps(real[mode])

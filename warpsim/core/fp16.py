@@ -13,8 +13,7 @@ def _wide(function: Callable) -> Callable:
     """A function computed in float64 and rounded to float16."""
 
     def run(*values):
-        result = function(*(np.asarray(value, np.float64) for value in values))
-        return result.astype(np.float16)[()]
+        return function(*(np.asarray(value, np.float64) for value in values)).astype(np.float16)[()]
 
     return run
 

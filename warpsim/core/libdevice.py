@@ -127,8 +127,7 @@ def to_float(exact: Fraction, mode: str, kind: type) -> np.floating:
 def _root(x: Fraction) -> Fraction:
     """A square root, exact or with 128 bits more than a float has and one below them."""
     shift = 1 << 2 * 1300  # a float's denominator is at most 2**1074
-    whole = math.isqrt(int(x * shift))
-    found = Fraction(whole, 1 << 1300)
+    found = Fraction(math.isqrt(int(x * shift)), 1 << 1300)
     return found if found * found == x else found + Fraction(1, 1 << 1301)
 
 
@@ -169,8 +168,7 @@ def to_kind(mode: str, kind: type, unsigned: int = 0) -> Callable:
     mask = (1 << unsigned) - 1 if unsigned else -1
 
     def one(x):
-        is_float = isinstance(x, float | np.floating)
-        number = float(x) if is_float else int(x) & mask
+        number = float(x) if isinstance(x, float | np.floating) else int(x) & mask
         exact = Fraction(number) if math.isfinite(number) else 0
         return to_float(exact, mode, kind) if exact else kind(x)
 

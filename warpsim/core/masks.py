@@ -106,7 +106,7 @@ class Loop:
     def __init__(self, entry: Mask, frame: Frame | None, line: int, due: int, idle: tuple):
         self.idle = idle  # variables that steer nothing in it
         self.entry, self.frame, self.line, self.due = entry, frame, line, due
-        self.patience = FIRST_TIME if due > FIRST_TIME else due  # until `long_loop` is asked
+        self.patience = min(FIRST_TIME, due)  # until `long_loop` is asked
         self.seen: tuple = ()  # what variables and memory were, while it is looked at
         self.returned = None if frame is None else frame.returned
         self.skipped = self.broken = None  # the latter kept only for a loop that has an else

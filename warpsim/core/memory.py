@@ -5,7 +5,9 @@ block, local memory one a lane, all in one flat NumPy array.
 """
 
 import math
+import operator
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -136,10 +138,7 @@ def item(value):
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides, in elements, of an array in C order."""
-    strides = [1]
-    for size in shape[:0:-1]:
-        strides.append(strides[-1] * size)
-    return tuple(reversed(strides)) if shape else ()
+    return tuple(accumulate(shape[:0:-1], operator.mul, initial=1))[::-1] if shape else ()
 
 
 def poison(dtype: np.dtype):

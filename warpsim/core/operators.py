@@ -31,14 +31,8 @@ class Made:
     given: tuple
 
 
-class _Unset:
-    """The value of a variable that no thread has set yet."""
-
-    def __repr__(self) -> str:
-        return "UNSET"
-
-
-UNSET = _Unset()
+#: The value of a variable that no thread has set yet.
+UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()
 
 
 # ---------------------------------------------------------------------- integers
@@ -420,12 +414,6 @@ def float_left_out(old: types.Integer, between: types.Float, new: types.Integer)
     """Does the compiler leave a float out that holds all of a whole number, before or after?"""
     digits = {16: 11, 32: 24, 64: 53}[between.bitwidth]
     return between != types.float16 and min(old.bitwidth - old.signed, new.bitwidth) <= digits
-
-
-def is_cast(function: Any) -> bool:
-    if function in (int, float, bool, complex) or isinstance(function, types.Type):
-        return True
-    return isinstance(function, type) and issubclass(function, np.generic)
 
 
 # ---------------------------------------------------------------------- math and NumPy

@@ -157,7 +157,6 @@ class Elements:
         return part.derived(shape, (*strides, 1), start // new)
 
     def _somewhere(self, wrong: Any) -> bool:
-        """Whether something is wrong for an active thread."""
         return bool(np.any(wrong[self.state.mask.active] if type(wrong) is ndarray else wrong))
 
     # ------------------------------------------------------------------ whole records and slices

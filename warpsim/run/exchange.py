@@ -86,8 +86,7 @@ class Exchange:
             )
             state.found("barrier-divergence", text, site, lane)
             return
-        alive = state.alive
-        waited_for = named & _bits(alive & ~mask.active) * mask.active
+        waited_for = named & _bits(state.alive & ~mask.active) * mask.active
         if waited_for.any():
             caller = int(np.flatnonzero(waited_for)[0])
             wanted = int(waited_for[caller])

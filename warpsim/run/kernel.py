@@ -126,8 +126,7 @@ class Kernel:
     def lane_program(self, *arguments: Any, traced: bool = False) -> str:
         """The Python source that the simulator runs for such arguments."""
         program = program_of(self)
-        kinds = types_of(program.packed(arguments))
-        return program.lane_program(kinds, traced, self.device).text
+        return program.lane_program(types_of(program.packed(arguments)), traced, self.device).text
 
     def get_max_threads_per_block(self, signature: Any = None) -> Any:
         """The most threads that a block may have here, for a signature or for each that was met.
@@ -179,9 +178,8 @@ class Configured:
         kernel = self.kernel
         unknown = sorted(set(kernel.targetoptions) - OPTIONS)
         if unknown:  # Numba, too, finds it at the launch
-            raise TypeError(
-                f"cuda.jit has no option {unknown[0]!r}; it has {', '.join(sorted(OPTIONS))}"
-            )
+            text = f"cuda.jit has no option {unknown[0]!r}; it has {', '.join(sorted(OPTIONS))}"
+            raise TypeError(text)
         warn_of_host_arrays(args)
         if kernel.extensions:
             args = tuple(map(self._prepared, args))
@@ -289,7 +287,6 @@ def jit(
 
 
 def _no_function(value: Any) -> TypeError:
-    """The error of ``cuda.jit`` of something callable that is no plain function."""
     what = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
     return TypeError(
         f"cuda.jit takes a function written with def, not {what}: write one that does the same, "

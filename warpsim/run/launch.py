@@ -510,5 +510,4 @@ def trace(
     counters = Counters()
     chosen = gpus.find(gpu) if gpu is not None else None
     launch = run_kernel(kernel, grid, block, args, dynamic_shared, counters, chosen)
-    text = program_of(kernel).source.text
-    return Report(launch.name, counters, findings_of(launch), text)
+    return Report(launch.name, counters, findings_of(launch), program_of(kernel).source.text)

@@ -151,9 +151,7 @@ class State:
                 full = self.in_blocks(varying, array)
             return full + uniform if uniform else full
         full = np.full(self.lanes, uniform) if varying is None else varying + uniform
-        if array.space == "local":
-            return full * self.lanes + self.lane
-        return full
+        return full * self.lanes + self.lane if array.space == "local" else full
 
     def in_blocks(self, varying: ndarray, array: Array) -> ndarray:
         """Elements of shared memory, each in its own block's; kept as other patterns are."""

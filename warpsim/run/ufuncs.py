@@ -160,9 +160,8 @@ def vectorize(ftylist_or_function: Any = (), target: str = "cuda", **options: An
         Such as ``["float32(float32, float32)"]``; CUDA needs them.
     """
     if callable(ftylist_or_function) and not isinstance(ftylist_or_function, types.Type):
-        raise TypeError(
-            'cuda.vectorize needs signatures: @cuda.vectorize(["float32(float32, float32)"])'
-        )
+        text = 'cuda.vectorize needs signatures: @cuda.vectorize(["float32(float32, float32)"])'
+        raise TypeError(text)
     if "nopython" in options:
         warn("nopython kwarg for cuda target is redundant", RuntimeWarning, stacklevel=2)
     if options.pop("nopython", True) is not True:
@@ -303,8 +302,7 @@ def _element(kind: types.Type) -> types.Type:
 
 
 def _core_dimensions(layout: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    sides = layout.replace(" ", "").split("->")
-    parts = [re.findall(r"\(([\w,]*)\)", side) for side in sides]
+    parts = [re.findall(r"\(([\w,]*)\)", side) for side in layout.replace(" ", "").split("->")]
     if len(parts) != 2 or not all(parts):
         raise ValueError(f'the layout {layout!r} is not of the form "(m,n),(n)->(m)"')
     inputs, outputs = ([tuple(re.findall(r"\w+", part)) for part in side] for side in parts)

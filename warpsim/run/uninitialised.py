@@ -189,8 +189,7 @@ class Again:
                 words += f" in line {end.line}"
                 if end.function != site.function:
                     words += f" of {end.function}"
-        remark = in_function(site, self.launch.name)
-        message = f"{found.what} {words}; {found.advice}{remark}"
+        message = f"{found.what} {words}; {found.advice}{in_function(site, self.launch.name)}"
         return Finding(
             "uninitialised-read", site.line, site.code, message, found.where,
             call_of(self.launch.counters, site), found.whole, site.function,
