@@ -67,6 +67,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     stack, patch = ExitStack(), pytest.MonkeyPatch()
     early_config.add_cleanup(stack.close)
     stack.callback(patch.undo)
+    stack.callback(gc.enable)
+    gc.disable()  # what is imported stays
     from numba.core import config
 
     # until programs run nothing says "simulated": the typing rules are those of Numba-CUDA itself
@@ -92,6 +94,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         _note(patch, kind, names, looking.expected)
     kept.begin()
     gc.freeze()
+    gc.enable()
     stack.callback(gc.unfreeze)
     stack.callback(gc.set_threshold, *gc.get_threshold())
     gc.set_threshold(10_000, 10, 10)  # nearly all that typing makes stays
