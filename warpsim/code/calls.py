@@ -17,7 +17,7 @@ from warpsim.core.fp16 import FUNCTIONS
 from warpsim.core.libdevice import runs
 from warpsim.core.number_types import VECTORS, vector_code
 from warpsim.core.operators import Made
-from warpsim.front.allocations import assigned_name, is_carray
+from warpsim.front.allocations import assigned_name
 from warpsim.front.calls import CASTS, REDUCTIONS, is_number_class
 from warpsim.front.cuda_names import GRID_GROUP
 from warpsim.front.names import MISSING, KernelName
@@ -68,8 +68,6 @@ class Calls:
             return spelled_tuple([self.expression(argument) for argument in node.args])
         if isinstance(function, np.ufunc) and isinstance(typing.of[node], types.Array):
             return self._ufunc(node, function)
-        if is_carray(function):
-            return self._array_at(node, function)
         codes = self._operands(node)
         if function in CASTS or is_number_class(function):
             return codes[0]
@@ -138,14 +136,6 @@ class Calls:
         out = node.args[count]
         convert = operators.name_of(typing.of[out].dtype)
         return self.operation("ufunc", run, self.expression(out), convert, self.site(node), *inputs)
-
-    def _array_at(self, node: ast.Call, function: Callable) -> str:
-        kind = self.typing.of[node]
-        codes = [self.expression(part) for part in self.typing.operands[node]][:2]
-        dtype = self.constant(dtype_of(kind.dtype), str(kind.dtype))
-        site, fortran = self.site(node), function.__name__ == "farray"
-        name = assigned_name(self.source, node) or function.__name__
-        return self.operation("array_at", *codes, dtype, fortran, repr(name), site)
 
     def _complex(self, node: ast.Call, function: Callable) -> str:
         codes = self._operands(node)

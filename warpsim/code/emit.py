@@ -55,7 +55,7 @@ PARTS: dict[str, str] = {
     "observer": "count counted compare compare_tuples given maybe now_set print syncwarp "
     "threadfence threadfence_block threadfence_system",
     "memory": "load store atomic view captured shared_array local_array",
-    "elements": "field component reshape view_as copied store_all store_record address_of array_at "
+    "elements": "field component reshape view_as copied store_all store_record address_of "
     "indices unravel enumerated numbered items unpack total reduced ufunc",
     "exchange": "syncthreads syncthreads_count syncthreads_and syncthreads_or grid_sync nanosleep "
     "shfl_sync shfl_up_sync shfl_down_sync shfl_xor_sync activemask lanemask_lt ballot_sync "

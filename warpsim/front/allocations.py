@@ -2,7 +2,6 @@
 
 import ast
 import math
-import sys
 from typing import Any
 
 import numpy as np
@@ -124,31 +123,3 @@ def constant_dtype(typer: Any, node: ast.expr) -> types.Type | None:
         kind = typer.expression(node)
         return kind.dtype if isinstance(kind, types.DType) else None
     return None
-
-
-# ---------------------------------------------------------------------- addresses
-def is_carray(function: Any) -> bool:
-    """``carray`` and ``farray`` of Numba-CUDA, or of Numba, which make an array of an address."""
-    modules = [sys.modules.get(place) for place in ("numba.cuda.np.numpy_support", "numba")]
-    having = [module for module in modules if hasattr(module, "carray")]
-    return any(function is one for m in having[:1] for one in (m.carray, m.farray))
-
-
-def carray_type(typer: Any, node: ast.Call, function: Any) -> types.Type:
-    """Type of ``carray(address, shape, dtype)``."""
-    source, name = typer.source, function.__name__
-    named = {keyword.arg: keyword.value for keyword in node.keywords}
-    parts = [*node.args, *(named[part] for part in ("shape", "dtype") if part in named)]
-    if len(parts) not in (2, 3) or set(named) - {"shape", "dtype"}:
-        raise source.refused(node, f"{name} takes an address, a shape and a dtype")
-    given = typer.expression(parts[0])
-    shape = plain(typer.expression(parts[1]))
-    dtype = constant_dtype(typer, parts[2]) if len(parts) == 3 else getattr(given, "dtype", None)
-    axes = list(shape) if isinstance(shape, types.BaseTuple) else [shape]
-    if not isinstance(given, types.Integer | types.ArrayCTypes | Pointer) or dtype is None:
-        raise source.refused(node, f"{name}({given}, {shape}) needs an address and a dtype")
-    if not all(isinstance(axis, types.Integer) for axis in axes):
-        raise source.refused(node, f"{name}: {shape} is no shape")
-    typer.typing.operands[node] = (parts[0], parts[1])
-    layout = "F" if name == "farray" and len(axes) > 1 else "C"
-    return types.Array(dtype, len(axes), layout)

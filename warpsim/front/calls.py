@@ -24,7 +24,7 @@ from warpsim.core.number_types import (
 )
 from warpsim.core.settings import setting
 from warpsim.front import cuda_names
-from warpsim.front.allocations import Pointer, array_type, carray_type, constant_dtype, is_carray
+from warpsim.front.allocations import Pointer, array_type, constant_dtype
 from warpsim.front.names import MISSING, TYPE_OF_CALL, KernelName, Source
 from warpsim.front.nodes import Once, walk
 from warpsim.front.numba_typing import (
@@ -97,8 +97,9 @@ def call(typer: Any, node: ast.Call) -> types.Type:
     if hasattr(function, "py_func"):  # decorated with cuda.jit, the simulator's or numba.cuda's
         _check_device(typer, node, function)
         return _device(typer, node, function)
-    if is_carray(function):
-        return carray_type(typer, node, function)
+    if getattr(function, "__name__", "") in ("carray", "farray"):
+        cure = "Give the kernel the array, or declare the address as a CPointer."
+        raise source.unsupported(node, f"an array of an address, {ast.unparse(node)},", cure)
     if isinstance(function, type) and issubclass(function, tuple) and hasattr(function, "_fields"):
         all_by_position(source, function, node)
         kinds = [plain(typer.expression(argument)) for argument in node.args]

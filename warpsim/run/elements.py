@@ -16,7 +16,7 @@ from numpy import ndarray
 from numpy.lib.stride_tricks import as_strided
 
 from warpsim.core import operators
-from warpsim.core.interface import address_of, memory_from
+from warpsim.core.interface import address_of
 from warpsim.core.memory import Array, contiguous_strides
 from warpsim.front.names import Unsupported
 from warpsim.run.control import Control
@@ -226,39 +226,6 @@ class Elements:
         else:
             start = address_of(array.flat)
         return start + array.offset * array.itemsize
-
-    def array_at(self, address, shape, dtype: np.dtype, fortran: bool, name: str, site: int):
-        """``carray`` and ``farray``: an array of some shape at an address of global memory."""
-        state = self.state
-        if isinstance(address, Array):
-            address = self.address_of(address)
-        sizes = shape if isinstance(shape, tuple) else (shape,)
-        place = f"line {state.site(site).line}: {name}"
-        address, *sizes = (self._alike(part, place) for part in (address, *sizes))
-        sizes = tuple(sizes)
-        key: Any = (address, sizes, dtype, fortran)
-        found = state.launch.captured.get(key)
-        if found is None:
-            memory = memory_from(address, dtype)
-            count = math.prod(sizes)
-            if count > memory.size:
-                text = f"{count:,} elements of {dtype}, but {memory.size:,} lie there"
-                raise ValueError(f"{place}: {text}")
-            step = -1 if fortran else 1
-            strides = contiguous_strides(sizes[::step])[::step]
-            found = Array(memory[:count], sizes, strides, "global", name)
-            state.launch.captured[key] = found
-            self.memory.met(found)
-        return found
-
-    def _alike(self, value, place: str) -> int:
-        """The value that all active lanes have in common."""
-        if type(value) is not np.ndarray:
-            return value
-        first = int(value[self.state.mask.indices[0]])
-        if (value[self.state.mask.active] != first).any():
-            raise Unsupported(f"{place} of an address or a shape that differs by thread")
-        return first
 
     # ------------------------------------------------------------------ one by one
     def places(self, array: Array, axis: int = 0):

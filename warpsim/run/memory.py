@@ -291,19 +291,15 @@ class Memory:
     # ------------------------------------------------------------------ allocation
     def captured(self, device, name: str) -> Array:
         """A device array from outside the kernel: its memory as it is at this launch."""
-        captured = self.state.launch.captured
-        if id(device) not in captured:
-            captured[id(device)] = global_array(device_memory(device), name)
-            self.met(captured[id(device)])
-        return captured[id(device)]
-
-    def met(self, array: Array) -> None:
-        """Global memory that is no argument, at its first use."""
         launch = self.state.launch
-        if launch.counters is not None:
-            launch.watch(frozenset({array.name}), {array.name: array})
-        if launch.inputs is not None:
-            launch.inputs.keep(array)
+        found = launch.captured.get(id(device))
+        if found is None:
+            found = launch.captured[id(device)] = global_array(device_memory(device), name)
+            if launch.counters is not None:
+                launch.watch(frozenset({name}), {name: found})
+            if launch.inputs is not None:
+                launch.inputs.keep(found)
+        return found
 
     def shared_array(self, shape: tuple[int, ...], dtype, site: int, alignment: int = 1) -> Array:
         """``cuda.shared.array``: one copy for each block; the same one every time."""

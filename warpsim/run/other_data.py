@@ -20,7 +20,6 @@ from warpsim.core.memory import Array, arrays, leaves
 from warpsim.front.names import Site, Source, Unsupported
 from warpsim.front.nodes import walk
 from warpsim.run.control import Control
-from warpsim.run.elements import Elements
 from warpsim.run.replay import SilentMemory, SilentObserver, by_field, stand_ins
 from warpsim.run.state import geometry
 from warpsim.run.threads import Threads
@@ -50,8 +49,7 @@ def judged(launch: Any, run: Callable, chunks: list[tuple]) -> dict[tuple[str, S
     """The findings of a launch, with a verdict on stores that nothing orders."""
     launch.disputes.judge()
     differ, alike = ({launch.sites[n] for n in places} for places in launch.disputes.places)
-    # what runs warp by warp keeps no inputs; addresses would lead to memory that is the user's
-    repeats = launch.inputs is not None and not any(type(k) is tuple for k in launch.captured)
+    repeats = launch.inputs is not None  # what runs warp by warp keeps none
     loads = {place for kind, place in launch.findings if kind == "unordered-load"}
     calm = _calm(launch, run, chunks, loads, differ, alike) if loads and repeats else set()
     known = {place for kind, place in launch.findings if kind == "race"} | (loads - calm)
@@ -255,18 +253,10 @@ class OtherControl(Control):
         return super().head(loop)
 
 
-class OtherElements(Elements):
-    """Elements of the launch's own arrays alone."""
-
-    def array_at(self, *of_an_address) -> Array:
-        raise Unsupported("memory at an address is the user's own")
-
-
 class OtherData(Threads):
     """Threads that say nothing of what other data make them do, except where they race."""
 
     Observer, Memory, Control = OtherObserver, SilentMemory, OtherControl
-    Elements = OtherElements
 
     def __init__(self, launch: Any, geometry: Any, passes: Iterator[int]):
         super().__init__(launch, geometry)

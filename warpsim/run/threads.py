@@ -58,7 +58,7 @@ class Threads:
     A part that not every program needs is made when it is asked for.
     """
 
-    State, Observer, Memory, Control, Elements = State, Observer, Memory, Control, Elements
+    State, Observer, Memory, Control = State, Observer, Memory, Control
 
     def __init__(self, launch: Any, geometry: Geometry):
         self.geometry = geometry
@@ -67,7 +67,7 @@ class Threads:
         self.memory = self.Memory(state, self.observer)
         self.control = self.Control(state, self.observer)
 
-    elements = cached_property(lambda self: self.Elements(self.state, self.memory, self.control))
+    elements = cached_property(lambda self: Elements(self.state, self.memory, self.control))
     exchange = cached_property(lambda self: Exchange(self.state, self.observer))
     ptx = cached_property(lambda self: Ptx(self.state, self.memory))
 
