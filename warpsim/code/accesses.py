@@ -35,7 +35,7 @@ class Accesses:
             return f"{code}[{kind.fields.index(name)}]"
         if isinstance(kind, types.EnumMember | types.IntEnumMember):
             return code
-        return f"part({code}, {name!r})"
+        return f"({bare(code)}).{name}"
 
     def _field_value(self, node: ast.Attribute | ast.Subscript) -> str:
         code = self.field(node)

@@ -116,9 +116,7 @@ class Calls:
         heading, site = operators.group_of(kind), self.site(node, ast.unparse(array))
         convert = operators.name_of(kind)
         code = self.expression(array)
-        if name not in ("sum", "mean"):
-            return self.operation("reduced", repr(name), code, convert, repr(heading), site)
-        return self.operation("total", code, convert, name == "mean", repr(heading), site)
+        return self.operation("reduced", repr(name), code, convert, repr(heading), site)
 
     def _ufunc(self, node: ast.Call, function: np.ufunc) -> str:
         typing, count = self.typing, function.nin
@@ -178,7 +176,7 @@ class Calls:
         if name in REDUCTIONS.values():
             return self._total(node, owner, name)
         if name == "conjugate":
-            return f"conjugate({code})"
+            return f"({code}).conjugate()"
         site = self.site(node)
         if name == "view":
             dtype = dtype_of(self.typing.of[node].dtype)

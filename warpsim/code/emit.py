@@ -56,7 +56,7 @@ PARTS: dict[str, str] = {
     "threadfence threadfence_block threadfence_system",
     "memory": "load store atomic view captured shared_array local_array",
     "elements": "field component reshape view_as copied store_all store_record address_of "
-    "indices unravel enumerated numbered items unpack total reduced ufunc",
+    "indices unravel enumerated numbered items unpack reduced ufunc",
     "exchange": "syncthreads syncthreads_count syncthreads_and syncthreads_or grid_sync nanosleep "
     "shfl_sync shfl_up_sync shfl_down_sync shfl_xor_sync activemask lanemask_lt ballot_sync "
     "any_sync all_sync eq_sync match_any_sync match_all_sync",

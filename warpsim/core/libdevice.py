@@ -16,6 +16,7 @@ from numba.core.errors import UnsupportedError
 
 from warpsim.core.arithmetic import MATH, brev, clz, each, ffs, fma, popc, raised, scipy
 from warpsim.core.number_types import namespace
+from warpsim.core.operators import CONVERT, int64
 
 i4, i8, f4, f8 = types.int32, types.int64, types.float32, types.float64
 
@@ -175,23 +176,10 @@ def to_kind(mode: str, kind: type, unsigned: int = 0) -> Callable:
     return np.vectorize(one, otypes=[kind])
 
 
-def to_integer(mode: str, bits: int, signed: bool, from_double: bool) -> Callable:
-    """``__nv_float2int_rz`` and its like, saturated; what an unsigned one gives is its bits.
-
-    NaN is 0 from float32 to 32 bits, else the number whose first bit alone is set. Source: PTX ISA,
-    cvt.
-    """
-    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
-    of_nan = 1 << bits - 1 if from_double or bits == 64 else 0
-    wide, own = (np.uint32, np.int32) if bits == 32 else (np.uint64, np.int64)
-
-    def one(x):
-        if x != x:
-            return wide(of_nan).view(own)
-        number = high if x >= high else low if x <= low else int(WHOLE[mode](np.float64(x)))
-        return wide(number % (1 << bits)).view(own)
-
-    return np.vectorize(one, otypes=[own])
+def to_integer(mode: str, kind: types.Integer, wide: bool) -> Callable:
+    """``__nv_float2int_rz`` and its like, or of the ``wide`` float64; unsigned ones give bits."""
+    given, convert = np.float64 if wide else np.float32, CONVERT[kind]
+    return lambda x: convert(np.asarray(WHOLE[mode](np.asarray(x, given))))
 
 
 _FLOATS = (f4, np.float32, "f", "f", "float"), (f8, np.float64, "d", "", "double")
@@ -203,7 +191,8 @@ for _mode, (_kind, _type, _letter, _end, _word) in product(WHOLE, _FLOATS):
             CALLS.setdefault(f"{_letter}{_name}_{_mode}", _call)
     CALLS[f"fma{_end}_{_mode}"] = operation("fma", _mode, _type), _kind, (_kind,) * 3
     for (_name, _bits, _own), _sign in product((("int", 32, i4), ("ll", 64, i8)), ("", "u")):
-        _to = to_integer(_mode, _bits, not _sign, _letter == "d")
+        _whole = types.Integer.from_bitwidth(_bits, not _sign)
+        _to = to_integer(_mode, _whole, _letter == "d")
         CALLS[f"{_word}2{_sign}{_name}_{_mode}"] = _to, _own, (_kind,)
         if _letter == "f" or _bits == 64 or _mode == "rn":
             _from = to_kind(_mode, _type, _bits if _sign else 0)
@@ -305,10 +294,9 @@ for _kind, _end in ((f8, ""), (f4, "f")):
         f"ilogb{_end}": (partial(_exponent, *_ENDS), i4, (_kind,)),
         f"logb{_end}": (partial(_exponent, -np.inf, np.inf, np.nan), _kind, (_kind,)),
         f"scalbn{_end}": (np.ldexp, _kind, (_kind, i4)),
-        f"llrint{_end}": (to_integer("rn", 64, True, True), i8, (_kind,)),
+        f"llrint{_end}": (to_integer("rn", i8, True), i8, (_kind,)),
         f"llround{_end}": (
-            lambda x: to_integer("rz", 64, True, True)(_away_from_zero(np.asarray(x, np.float64))),
-            i8, (_kind,),
+            lambda x: int64(_away_from_zero(np.asarray(x, np.float64))), i8, (_kind,)
         ),
         **{f"{name}{_end}": (partial(_in_double, partial(_scipy, there)), _kind, (_kind,))
            for name, there in (

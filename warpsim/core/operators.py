@@ -251,15 +251,6 @@ def rint(x, digits=None):
     return _like(np.where(lost, x, result), np.asarray(x), x, digits)
 
 
-def part(x, name):
-    """The real or imaginary part of a number."""
-    return getattr(x, name)
-
-
-def conjugate(x):
-    return x.conjugate()
-
-
 def complex_of(real, imaginary, dtype):
     """``complex(a, b)``: both parts as they are, infinities and NaNs too."""
     if type(real) is not ndarray and type(imaginary) is not ndarray:
@@ -462,8 +453,8 @@ NAMESPACE: dict[str, Any] = {"UNSET": UNSET} | {
     function.__name__: function
     for function in (
         *CONVERT.values(), wrap, wrap_unsigned, floor_divide, remainder, divide, shift_left,
-        shift_right, power, popc, clz, ffs, brev, truth, negate, negative, absolute, rint, part,
-        conjugate, complex_of, fma, cbrt, selp, convert_tuple, unsigned_index, minimum, maximum,
+        shift_right, power, popc, clz, ffs, brev, truth, negate, negative, absolute, rint,
+        complex_of, fma, cbrt, selp, convert_tuple, unsigned_index, minimum, maximum,
         smaller, larger, widened,
     )
 }  # fmt: skip

@@ -285,14 +285,6 @@ class Elements:
         return tuple(self.item(array, i, site) for i in range(count))
 
     # ------------------------------------------------------------------ all of them
-    def total(self, array: Array, convert: Callable, mean: bool, heading: str, site: int):
-        fold = partial(self._folded, array, heading, site)
-        value = fold(convert(0), lambda old, x, _: convert(old + convert(x)))
-        return self._divided(value, array, convert) if mean else value
-
-    def _divided(self, value, array: Array, convert: Callable):
-        return convert(operators.divide(value, convert(math.prod(array.shape))))
-
     def _folded(self, array: Array, heading: str, site: int, value, step: Callable):
         """``step(value, element, its number)`` for all elements, from the first on."""
         counted = {heading: 1, "in double": 1} if heading == "float64" else {heading: 1}
@@ -305,10 +297,14 @@ class Elements:
         return value
 
     def reduced(self, name: str, array: Array, convert: Callable, heading: str, site: int):
-        """``array.prod()``, ``any``, ``all``, ``argmin``, ``argmax``, ``var``, ``std``; ``max``."""
+        """One number of all: by an array's method, such as ``sum``, or by ``min`` and ``max``."""
         fold = partial(self._folded, array, heading, site)
+        count = convert(math.prod(array.shape))
         zero, better = array.dtype.type(0), np.less if name.endswith("min") else np.greater
         match name:
+            case "sum" | "mean":
+                value = fold(convert(0), lambda old, x, _: convert(old + convert(x)))
+                return value if name == "sum" else convert(operators.divide(value, count))
             case "prod":
                 wrap = operators.wrap
                 return fold(convert(1), lambda old, x, _: convert(wrap(old * convert(x))))
@@ -327,9 +323,9 @@ class Elements:
                 self._refuse_empty(array, site, "attempt to reduce an empty sequence")
                 return fold((0, zero), _first_best(better))[0]
         wide = operators.complex128 if array.dtype.kind == "c" else operators.float64
-        mean = self.total(array, wide, True, heading, site)
+        mean = self.reduced("mean", array, wide, heading, site)
         squares = fold(convert(0), lambda old, x, _: old + ((x - mean) * np.conj(x - mean)).real)
-        variance = self._divided(squares, array, convert)
+        variance = convert(operators.divide(squares, count))
         return variance if name == "var" else variance**0.5
 
     def _refuse_empty(self, array: Array, site: int, words: str) -> None:

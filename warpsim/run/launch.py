@@ -261,7 +261,7 @@ class Arguments:
             )
         kind = of_value(value)
         if isinstance(kind, types.EnumMember):
-            return kind, inside_enumeration(kind.dtype, value.value)
+            return kind, self.take(value.value, name)[1]
         if kind is None or not isinstance(kind, SCALARS):
             raise TypeError(
                 f"argument {name!r} is a {type(value).__name__}: a kernel takes arrays (NumPy or "
@@ -359,13 +359,6 @@ def _is_taken(given: types.Type, wanted: types.Type, value: Any, exact: bool, al
         writes = given.mutable or not wanted.mutable
         return given.ndim == wanted.ndim and same and writes and _lies(value, wanted.layout)
     return _convertible(plain(given), wanted) and (not exact or plain(given) == wanted)
-
-
-def inside_enumeration(kind: types.Type, value: Any) -> Any:
-    """The value of a member of an enumeration, a number or a tuple of them, in a kernel."""
-    if isinstance(kind, types.BaseTuple):
-        return tuple(map(inside_enumeration, kind, value))
-    return CONVERT[kind](value)
 
 
 def _convertible(given: types.Type, wanted: types.Type) -> bool:
