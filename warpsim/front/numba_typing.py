@@ -291,9 +291,9 @@ def _chosen(function: Any, declared: tuple, arguments: tuple, **options) -> int 
 
 
 @one_at_a_time
-def check_choice(function: Any, declared: tuple, arguments: tuple[types.Type, ...]) -> None:
-    """Refuse a launch that fits two signatures equally well: Numba's TypeError says which."""
-    _chosen(function, declared, arguments, allow_ambiguous=False)
+def only_choice(function: Any, declared: tuple, arguments: tuple[types.Type, ...]) -> int | None:
+    """The same for a launch; if it fits two equally well, Numba's TypeError says which."""
+    return _chosen(function, declared, arguments, allow_ambiguous=False)
 
 
 @cache

@@ -23,7 +23,7 @@ from warpsim.core.operators import CONVERT
 from warpsim.draw.report import Report
 from warpsim.front.allocations import Pointer, declared
 from warpsim.front.names import Site, typing_error
-from warpsim.front.numba_typing import check_choice, dtype_of, of_value, plain, tuple_type
+from warpsim.front.numba_typing import dtype_of, of_value, only_choice, plain, tuple_type
 from warpsim.host import gpus
 from warpsim.host.device import copied, never_set_elements, now_set, wait_for
 from warpsim.ptx.tma import Box
@@ -298,20 +298,11 @@ class Arguments:
             return
         exact = [one for one in signatures if self._misfit(one, exact=True) is None]
         alone = len(signatures) == 1
-        fitting = (one for one in signatures if self._misfit(one, alone=alone) is None)
-        near = sorted(fitting, key=self.losses)
+        near = [one for one in signatures if self._misfit(one, alone=alone) is None]
         if len(near) > 1 and not exact:
-            check_choice(program.source.function, tuple(near), tuple(map(plain, self.types)))
+            given = tuple(map(plain, self.types))
+            near = near[only_choice(program.source.function, tuple(near), given) or 0 :]
         self.convert((exact or near or signatures)[0], alone)
-
-    def losses(self, signature: tuple[types.Type, ...]) -> int:
-        """How many numbers would lose something by conversion to a signature's types."""
-        numbers = types.Number | types.Boolean
-        return sum(
-            not np.can_cast(dtype_of(given), dtype_of(wanted), "safe")
-            for given, wanted in zip(map(plain, self.types), signature, strict=True)
-            if isinstance(given, numbers) and isinstance(wanted, numbers)
-        )
 
     def convert(self, signature: tuple[types.Type, ...], alone: bool = True) -> None:
         number = self._misfit(signature, alone=alone)

@@ -1,7 +1,6 @@
 """``cuda.vectorize``, ``cuda.guvectorize`` and ``cuda.reduce``."""
 
 import math
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 from warnings import warn
@@ -9,6 +8,7 @@ from warnings import warn
 import numpy as np
 from numba import types
 from numba.core.sigutils import normalize_signature
+from numba.np.ufunc.sigparse import parse_signature
 
 from warpsim.code.programs import program_of
 from warpsim.core.interface import device_memory
@@ -182,7 +182,7 @@ class GeneralisedUfunc:
     def __init__(self, function: Callable, signatures: list[tuple], layout: str):
         self.py_func, self.signatures = function, signatures
         self.__name__, self.__doc__ = function.__name__, function.__doc__
-        self.inputs, self.outputs = _core_dimensions(layout)
+        self.inputs, self.outputs = parse_signature(layout)
 
     def __call__(self, *arguments: Any, out: Any = None, stream: Any = 0) -> Any:
         taken, whole = len(self.inputs), len(self.inputs) + len(self.outputs)
@@ -299,17 +299,6 @@ class GeneralisedUfunc:
 
 def _element(kind: types.Type) -> types.Type:
     return kind.dtype if isinstance(kind, types.Array) else kind
-
-
-def _core_dimensions(layout: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    parts = [re.findall(r"\(([\w,]*)\)", side) for side in layout.replace(" ", "").split("->")]
-    if len(parts) != 2 or not all(parts):
-        raise ValueError(f'the layout {layout!r} is not of the form "(m,n),(n)->(m)"')
-    inputs, outputs = ([tuple(re.findall(r"\w+", part)) for part in side] for side in parts)
-    unknown = set().union(*outputs).difference(*inputs)
-    if unknown:
-        raise ValueError(f"the layout {layout!r}: no input tells the size of {sorted(unknown)}")
-    return inputs, outputs
 
 
 def guvectorize(

@@ -6,10 +6,12 @@ import re
 
 import numpy as np
 import pytest
-from numba import float32, int32
+from numba import float32, int32, types
 from numba.core.errors import NumbaWarning, TypingError
 
 from warpsim import KernelError, cuda, trace
+from warpsim.front.numba_typing import dtype_of
+from warpsim.run.launch import taken_by
 
 
 class OwnError(Exception):
@@ -141,6 +143,26 @@ def test_a_launch_that_fits_two_signatures_is_ambiguous():
     x = np.ones(1)
     one(kernel, x, np.float32(1), 2.0)
     assert x[0] == 3
+
+
+def test_a_launch_takes_the_signature_that_numbas_dispatcher_takes():
+    """200 drawn choices among three signatures of two numbers; seed 48."""
+    rules = pytest.importorskip("numba.cuda.typeconv.rules").default_type_manager
+    names = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
+    kinds, random = [getattr(types, name) for name in names], np.random.default_rng(48)
+    taken = 0
+    for _ in range(200):
+        given, *signatures = (tuple(random.choice(kinds[:end], 2)) for end in (8, 11, 11, 11))
+        signatures = [*dict.fromkeys(signatures)]
+        try:
+            wanted = rules.select_overload(given, signatures, True, False)
+        except TypeError:  # it fits two
+            continue
+        kernel = cuda.jit(signatures)(lambda a, b: None)
+        values = tuple(dtype_of(kind).type(1) for kind in given)
+        assert tuple(taken_by(kernel, values).types) == signatures[wanted], (given, signatures)
+        taken += 1
+    assert taken > 100
 
 
 def test_more_values_than_printf_takes_print_the_format(capsys):
