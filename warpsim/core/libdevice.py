@@ -47,7 +47,6 @@ _TWO = {
     "fmod": np.fmod, "hypot": MATH["hypot"], "nextafter": np.nextafter, "pow": np.power,
     "fdim": lambda x, y: np.where(x <= y, 0.0, x - y), "remainder": each(math.remainder),
 }  # fmt: skip
-_ARITHMETIC = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
 _FAST = {name: _ONE[name] for name in ("cos", "exp", "exp10", "log", "log10", "log2", "sin", "tan")}
 
 
@@ -71,11 +70,6 @@ CALLS: dict[str, tuple[Callable, types.Type, tuple[types.Type, ...]]] = {
     "fast_powf": (partial(_in_double, np.power), f4, (f4, f4)),
     "fast_fdividef": (np.divide, f4, (f4, f4)),
     "saturatef": (lambda x: np.where(np.isnan(x), 0, np.clip(x, 0, 1)), f4, (f4,)),
-    **{f"f{name}_rn": (run, f4, (f4, f4)) for name, run in _ARITHMETIC.items()},
-    **{f"d{name}_rn": (run, f8, (f8, f8))
-       for name, run in _ARITHMETIC.items() if name != "sub"},  # there is no dsub_rn
-    "fsqrt_rn": (np.sqrt, f4, (f4,)), "dsqrt_rn": (np.sqrt, f8, (f8,)),
-    "frcp_rn": (np.reciprocal, f4, (f4,)), "drcp_rn": (np.reciprocal, f8, (f8,)),
     "frsqrt_rn": (partial(_in_double, _ONE["rsqrt"]), f4, (f4,)),
     "abs": (np.abs, i4, (i4,)), "llabs": (np.abs, i8, (i8,)),
     "max": (np.maximum, i4, (i4, i4)), "min": (np.minimum, i4, (i4, i4)),
@@ -84,8 +78,6 @@ CALLS: dict[str, tuple[Callable, types.Type, tuple[types.Type, ...]]] = {
     "isinff": (np.isinf, i4, (f4,)), "isinfd": (np.isinf, i4, (f8,)),
     "finitef": (np.isfinite, i4, (f4,)), "isfinited": (np.isfinite, i4, (f8,)),
     "signbitf": (np.signbit, i4, (f4,)), "signbitd": (np.signbit, i4, (f8,)),
-    "int2float_rn": (np.asarray, f4, (i4,)), "int2double_rn": (np.asarray, f8, (i4,)),
-    "double2float_rn": (np.asarray, f4, (f8,)), "ll2double_rn": (np.asarray, f8, (i8,)),
     "float_as_int": (partial(_bits, np.int32, np.float32), i4, (f4,)),
     "int_as_float": (partial(_bits, np.float32, np.int32), f4, (i4,)),
     "double_as_longlong": (partial(_bits, np.int64, np.float64), i8, (f8,)),
@@ -147,6 +139,8 @@ _DIRECTED: dict[str, tuple[Callable, Callable]] = {
 def operation(name: str, mode: str, kind: type) -> Callable:
     """``__nv_dadd_rd`` and its like, on lanes of a kind of float."""
     exactly, plainly = _DIRECTED[name]
+    if mode == "rn" and name != "fma":
+        return plainly
 
     def one(*values):
         rough = plainly(*map(kind, values))
@@ -167,6 +161,8 @@ def operation(name: str, mode: str, kind: type) -> Callable:
 def to_kind(mode: str, kind: type, unsigned: int = 0) -> Callable:
     """``__nv_double2float_rd``, ``__nv_uint2float_rz``; of unsigned integers the number of bits."""
     mask = (1 << unsigned) - 1 if unsigned else -1
+    if mode == "rn" and not unsigned:
+        return np.asarray
 
     def one(x):
         number = float(x) if isinstance(x, float | np.floating) else int(x) & mask
@@ -187,8 +183,7 @@ for _mode, (_kind, _type, _letter, _end, _word) in product(WHOLE, _FLOATS):
     for _name in ("add", "sub", "mul", "div", "rcp", "sqrt"):
         _kinds = (_kind,) * (1 if _name in ("rcp", "sqrt") else 2)
         if (_letter, _name) != ("d", "sub"):  # there is no dsub
-            _call = operation(_name, _mode, _type), _kind, _kinds
-            CALLS.setdefault(f"{_letter}{_name}_{_mode}", _call)
+            CALLS[f"{_letter}{_name}_{_mode}"] = operation(_name, _mode, _type), _kind, _kinds
     CALLS[f"fma{_end}_{_mode}"] = operation("fma", _mode, _type), _kind, (_kind,) * 3
     for (_name, _bits, _own), _sign in product((("int", 32, i4), ("ll", 64, i8)), ("", "u")):
         _whole = types.Integer.from_bitwidth(_bits, not _sign)
@@ -196,8 +191,8 @@ for _mode, (_kind, _type, _letter, _end, _word) in product(WHOLE, _FLOATS):
         CALLS[f"{_word}2{_sign}{_name}_{_mode}"] = _to, _own, (_kind,)
         if _letter == "f" or _bits == 64 or _mode == "rn":
             _from = to_kind(_mode, _type, _bits if _sign else 0)
-            CALLS.setdefault(f"{_sign}{_name}2{_word}_{_mode}", (_from, _kind, (_own,)))
-    CALLS.setdefault(f"double2float_{_mode}", (to_kind(_mode, np.float32), f4, (f8,)))
+            CALLS[f"{_sign}{_name}2{_word}_{_mode}"] = _from, _kind, (_own,)
+    CALLS[f"double2float_{_mode}"] = to_kind(_mode, np.float32), f4, (f8,)
 
 
 # ---------------------------------------------------------------------- integers and bits
