@@ -27,7 +27,7 @@ from numba.core.errors import TypingError, UnsupportedError
 from warpsim.core.executed import lines_of
 from warpsim.core.number_types import ALIASES, VECTORS
 from warpsim.front.cuda_names import ATOMIC_TYPES, FUNCTIONS, VALUES
-from warpsim.front.nodes import consists_of, names, walk
+from warpsim.front.nodes import names, walk
 from warpsim.front.numba_typing import of_value
 from warpsim.front.successor import marked
 
@@ -316,7 +316,7 @@ def folded(node: ast.AST) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     whole = isinstance(node, (*FOLDED, ast.Tuple, ast.Subscript))
-    if not whole or not consists_of(node, _LITERAL):
+    if not whole or not all(isinstance(part, _LITERAL) for part in walk(node)):
         return MISSING
     return _folded(ast.unparse(node))
 

@@ -60,12 +60,3 @@ def names(node: ast.AST, context: type[ast.expr_context]) -> Counter[str]:
     """How often each name is read, or set, in a tree."""
     found = (part for part in walk(node) if isinstance(part, ast.Name))
     return Counter(part.id for part in found if isinstance(part.ctx, context))
-
-
-def consists_of(node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> bool:
-    """Whether a node and all nodes below it, operators and contexts apart, are of some kinds."""
-    if not isinstance(node, kinds):
-        return False
-    fields = [getattr(node, name, None) for name in _PARTS[type(node)]]
-    parts = [part for value in fields for part in (value if type(value) is list else [value])]
-    return all(consists_of(part, kinds) for part in parts if isinstance(part, ast.AST))

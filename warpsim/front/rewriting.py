@@ -69,13 +69,10 @@ class _Matches(ast.NodeTransformer):
 
     def _case(self, case: ast.match_case, subject: ast.expr, rest: list) -> list[ast.stmt]:
         names: list[str] = []
-        test = self._test(case.pattern, subject, names)
+        test = self._test(case.pattern, subject, names) or ast.Constant(True)
         taken = [ast.Assign([ast.Name(name, ast.Store())], deepcopy(subject)) for name in names]
         if case.guard is None:
-            body = [*taken, *case.body]
-            return body if test is None else [_if(test, body, rest, case)]
-        if test is None:
-            return [*taken, _if(case.guard, case.body, rest, case)]
+            return [_if(test, [*taken, *case.body], rest, case)]
         both = ast.BoolOp(ast.And(), [test, case.guard])
         before = [_if(deepcopy(test), taken, [], case)] if taken else []
         return [*before, _if(both, case.body, rest, case)]
