@@ -281,20 +281,16 @@ def sector_counts(elements: ndarray, size: int, pitch: int, address: int, mask) 
 
     The element of each lane has ``size`` bytes, with ``pitch`` to the next, from ``address`` on.
     """
-    if mask.count == len(elements):
-        requests = len(elements) // 32
-        if not _ascending(elements):
-            elements = np.sort(elements.reshape(-1, 32), axis=1).reshape(-1)
-        distinct = _changes(elements) + 1
-        by_warp = _changes((elements * pitch + address) >> 5) + 1
-    else:
-        low = -(1 << 40)  # idle lanes: below any address
-        rows = np.sort(np.where(mask.active, elements, low).reshape(-1, 32), axis=1)
-        requests, first, elements = mask.warps, rows[:, 0] > low, rows.reshape(-1)
-        distinct = _changes(elements) + first
-        by_warp = _changes((elements * pitch + address) >> 5) + first
+    low = -(1 << 40)  # idle lanes: below any address
+    if mask.count < len(elements):
+        elements = np.where(mask.active, elements, low)
+    if not _ascending(elements):
+        elements = np.sort(elements.reshape(-1, 32), axis=1).reshape(-1)
+    first = elements[::32] > low
+    distinct = _changes(elements) + first
+    by_warp = _changes((elements * pitch + address) >> 5) + first
     ideal = _sum((distinct * np.int64(size) + (SECTOR - 1)) >> 5)
-    return requests, int(_sum(by_warp)), int(ideal), by_warp, int(by_warp.max())
+    return mask.warps, int(_sum(by_warp)), int(ideal), by_warp, int(by_warp.max())
 
 
 def _ascending(elements: ndarray) -> bool:
@@ -323,33 +319,38 @@ def wavefronts(elements: ndarray, size: int, pitch: int, address: int, mask, loa
     Source: measured on an H200 (data/measurements/h200-counters.csv).
     """
     group = lanes_together(size)
-    words = ((elements * pitch + address) >> 2).reshape(-1, group)
-    active = mask.active.reshape(-1, group)
-    whole = mask.count == len(elements)
+    words = (elements * pitch + address) >> 2
+    by_group = _passes(words, mask.active, group, size)
     if loads and group < 32:
         alike = _alike(elements, mask.active, 1) | _alike(elements, mask.active, 2)
         if alike.any():
-            words, active = _joined(words, active, alike.repeat(16 // group))
-            whole = False
+            lanes, rows = alike.repeat(32), by_group.reshape(len(alike), -1)
+            both = _passes(words[lanes], mask.active[lanes], 2 * group, size)
+            rows[alike, ::2], rows[alike, 1::2] = both.reshape(-1, 16 // group), 0
+    return int(by_group.sum()), int(np.count_nonzero(by_group)), by_group
+
+
+def _passes(words: ndarray, active: ndarray, group: int, size: int) -> ndarray:
+    """Of each group of lanes, whose elements begin at these words, how often it goes to a bank."""
+    words, active = words.reshape(-1, group), active.reshape(-1, group)
     extra = max(1, size // 4)
     if extra > 1:
         words = np.concatenate([words + step for step in range(extra)], axis=1)
         active = np.concatenate([active] * extra, axis=1)
     busy = active.any(1)
-    ideal = int(np.count_nonzero(busy))
+    whole = active.all()
     rows = np.sort(words if whole else np.where(active, words, -1), axis=1)
     low = rows[:, 0] if whole else np.where(active, words, 1 << 40).min(1)
     hard = busy & (rows[:, -1] - low >= BANKS)
-    if not hard.any():
-        return ideal, ideal, busy
-    rows = rows if hard.all() else rows[hard]
-    first = rows >= 0
-    first[:, 1:] &= rows[:, 1:] != rows[:, :-1]
-    bank = (np.arange(len(rows))[:, None] * BANKS + (rows & (BANKS - 1)))[first]
-    passes = np.bincount(bank, minlength=len(rows) * BANKS).reshape(-1, BANKS).max(1)
     by_group = busy.astype(np.int64)
-    by_group[hard] = passes
-    return int(by_group.sum()), ideal, by_group
+    if hard.any():
+        rows = rows[hard]
+        first = rows >= 0
+        first[:, 1:] &= rows[:, 1:] != rows[:, :-1]
+        bank = (np.arange(len(rows))[:, None] * BANKS + (rows & (BANKS - 1)))[first]
+        passes = np.bincount(bank, minlength=len(rows) * BANKS).reshape(-1, BANKS)
+        by_group[hard] = passes.max(1)
+    return by_group
 
 
 def _alike(elements: ndarray, active: ndarray, step: int) -> ndarray:
@@ -357,18 +358,6 @@ def _alike(elements: ndarray, active: ndarray, step: int) -> ndarray:
     other = np.arange(32) ^ step
     rows, on = elements.reshape(-1, 32), active.reshape(-1, 32)
     return ((rows == rows[:, other]) | ~on | ~on[:, other]).all(1)
-
-
-def _joined(words: ndarray, active: ndarray, join: ndarray) -> tuple[ndarray, ndarray]:
-    """Groups with the next one's lanes added where ``join`` says; that one is left idle."""
-    pairs, lit = words.reshape(len(join), -1), active.reshape(len(join), -1)
-    half = words.shape[1]
-    own = np.zeros((len(join), 2, 2 * half), bool)
-    own[:, 0, :half] = lit[:, :half]
-    own[:, 1, half:] = lit[:, half:]
-    own[join, 0] = lit[join]
-    own[join, 1] = False
-    return np.repeat(pairs, 2, axis=0), own.reshape(-1, 2 * half)
 
 
 # ---------------------------------------------------------------------- examples for the pictures
