@@ -4,6 +4,7 @@ One language for both: coloured is what the lanes want, hatched is what goes alo
 All measures are inches, downwards from the picture's upper left corner.
 """
 
+import numpy as np
 from matplotlib.collections import LineCollection
 
 from warpsim.core.words import count as counted
@@ -149,19 +150,14 @@ class SectorPanel(Panel):
         super().__init__(sample, count, kernel, compact)
         self.sectors = sample.sectors
         numbers = list(self.sectors)
-        breaks = sum(b - a > 1 for a, b in zip(numbers, numbers[1:], strict=False))
-        self.gap = 0.22 if breaks <= 7 else 0.05
-        width = 32 * BOX
-        self.sector_width = min(
-            (width - breaks * self.gap) / len(numbers), max(1, SECTOR // sample.pitch) * BOX
-        )
-        total = len(numbers) * self.sector_width + breaks * self.gap
-        self.left: dict[int, float] = {}  # of each sector
-        x = LEFT + (width - total) / 2
-        for before, number in zip([None, *numbers], numbers, strict=False):
-            if before is not None:
-                x += self.sector_width + (self.gap if number - before > 1 else 0)
-            self.left[number] = x
+        apart = np.diff(numbers) > 1
+        gap = 0.22 if apart.sum() <= 7 else 0.05
+        room = (32 * BOX - apart.sum() * gap) / len(numbers)
+        self.sector_width = min(room, max(1, SECTOR // sample.pitch) * BOX)
+        steps = np.cumsum([0, *(self.sector_width + gap * apart)])
+        start = LEFT + (32 * BOX - steps[-1] - self.sector_width) / 2
+        self.left = dict(zip(numbers, start + steps, strict=True))  # of each sector
+        self.breaks = (start + steps)[1:][apart & (gap > 0.1)] - gap / 2  # where dots stand
         self.colour = {number: CYCLE[i % len(CYCLE)] for i, number in enumerate(numbers)}
         wanted = {n: min(sample.elements[lanes]) for n, lanes in self.sectors.items()}
         self.first = {n: int(e) * sample.pitch + sample.address for n, e in wanted.items()}
@@ -186,35 +182,28 @@ class SectorPanel(Panel):
 
     def draw_memory(self, pen: Pen, y: float) -> None:
         sample, width = self.sample, self.sector_width
-        element = max(sample.size, sample.pitch) / SECTOR * width
+        edge = 0.6 if max(sample.size, sample.pitch) / SECTOR * width > 0.06 else 0
         for number, x in self.left.items():
             pen.hatched(x, y, width, self.strip)
             frame = pen.box(x, y, width, self.strip, "none", INK, 0.9, zorder=3)
             frame.set_gid(f"sector {number}")
         for found, lanes_of_one in sorted(sample.wanted.items()):
             byte = found * sample.pitch + sample.address
-            wide = min(sample.size, SECTOR - byte % SECTOR) / SECTOR * width
-            edged = 0.6 if element > 0.06 else 0
-            wide = max(wide, THIN)
-            x, face, order = self._place(byte), self.colour[byte // SECTOR], 2 if edged else 4
-            box = pen.box(x, y, wide, self.strip, face, PAPER, edged, zorder=order)
+            wide = max(min(sample.size, SECTOR - byte % SECTOR) / SECTOR * width, THIN)
+            x, face = self._place(byte), self.colour[byte // SECTOR]
+            box = pen.box(x, y, wide, self.strip, face, PAPER, edge, zorder=2 if edge else 4)
             box.set_gid(f"element {found}")
             crowded = not self.compact and sample.op == "atomic" and lanes_of_one > 1
             if crowded and wide >= 2 * LETTER:
                 middle = x + wide / 2, y + self.strip / 2
                 pen.text(*middle, str(lanes_of_one), color=PAPER, weight="bold")
-        before = None
-        for number, x in self.left.items():
-            if before is not None and number - before > 1 and self.gap > 0.1:
-                pen.text(x - self.gap / 2, y + self.strip / 2, "…")
-            before = number
-            if self.compact:
-                continue
-            if self.upright:
-                middle = x + width / 2
-                pen.text(middle, y + self.strip + 0.05, self.labels[number], va="top", rotation=90)
-                continue
+        for x in self.breaks:
+            pen.text(x, y + self.strip / 2, "…")
+        for number, x in () if self.compact else self.left.items():
             label = self.labels[number]
+            if self.upright:
+                pen.text(x + width / 2, y + self.strip + 0.05, label, va="top", rotation=90)
+                continue
             start = min(self._place(self.first[number]), x + width - len(label) * LETTER)
             pen.text(max(start, x), y + self.strip + 0.1, label, ha="left")
             if self.bytes_too:

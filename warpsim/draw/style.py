@@ -68,7 +68,7 @@ class Picture(Figure):
     Each of its axes is a `Sheet`.
     """
 
-    #: For a drawing of few flat colours: the file keeps so many, the most frequent ones, exactly.
+    #: For a drawing of few flat colours: how many the file keeps.
     flat_colours: int | None = None
     #: What the picture shows, in a sentence or two.
     alternative: str = ""
@@ -127,13 +127,11 @@ def _slimmed(png: io.BytesIO, flat_colours: int | None = None) -> bytes:
     """The same picture in a third to a half of the bytes: grey, or at most 255 colours."""
     drawn = Image.open(png).convert("RGB")
     red, green, blue = np.moveaxis(np.asarray(drawn), -1, 0)
-    grey = np.array_equal(red, green) and np.array_equal(green, blue)
-    if grey:
+    if np.array_equal(red, green) and np.array_equal(green, blue):
         slim = drawn.convert("L")
-    elif flat_colours is None:
-        slim = drawn.quantize(255, dither=Image.Dither.NONE)
-    else:
-        slim = _flat(np.asarray(drawn), flat_colours)
+    else:  # few colours are worth a search for the best ones
+        few = flat_colours is not None
+        slim = drawn.quantize(flat_colours or 255, kmeans=few, dither=Image.Dither.NONE)
     buffer = io.BytesIO()
     look = {"optimize": True, "dpi": Image.open(png).info.get("dpi")}
     slim, transparent = _with_round_corners(slim)
@@ -154,21 +152,6 @@ def _with_round_corners(slim: Image.Image) -> tuple[Image.Image, dict[str, int]]
     rounded = Image.fromarray(np.where(np.asarray(inside), pixels, np.uint8(nothing)))
     rounded.putpalette([*slim.getpalette()[: 3 * nothing], 255, 255, 255])
     return rounded, {"transparency": nothing}
-
-
-def _flat(drawn: np.ndarray, colours: int) -> Image.Image:
-    """The picture in its most frequent colours; every other pixel takes the nearest of them."""
-    packed = drawn.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
-    found, place, amount = np.unique(packed, return_inverse=True, return_counts=True)
-    kept = found[np.argsort(-amount, kind="stable")[:colours]]
-    parts, centres = (
-        np.stack([values >> 16, values >> 8 & 255, values & 255], axis=1).astype(np.int32)
-        for values in (found, kept)
-    )
-    nearest = ((parts[:, None] - centres) ** 2).sum(2).argmin(1).astype(np.uint8)
-    slim = Image.fromarray(nearest[place].reshape(packed.shape))
-    slim.putpalette(centres.astype(np.uint8).tobytes())
-    return slim
 
 
 class Pen:
