@@ -37,31 +37,21 @@ class _Config:
 
 
 NO_VERSION = -1, -1
-_RUNTIME = SimpleNamespace(
-    get_version=lambda: NO_VERSION, is_supported_version=lambda: True,
-    supported_versions=(NO_VERSION,),
-)  # fmt: skip
 _DRIVER_ITSELF = SimpleNamespace(get_version=lambda: NO_VERSION, get_device_count=lambda: 1)
-#: What counts allocations inside kernels, of which there are none.
-_RTSYS = SimpleNamespace(memsys_enable_stats=lambda: None, get_allocation_stats=lambda: None)
-NvvmSupportError = type("NvvmSupportError", (ImportError,), {})
-
-
-def _no_nvvm() -> None:
-    raise NvvmSupportError("the simulator makes no machine code: there is no NVVM")
 
 
 def _as_there(module: str, *names: str) -> dict[str, Any]:
     """What Numba's own simulator, of the release that is here, has in a module of ``numba.cuda``.
 
-    All of it, or what has these names.
+    All of it, or what has these names; what is None there refuses to be called.
     """
     try:
         found = vars(import_module(f"numba.cuda.simulator.{module}"))
     except ImportError:
         return {}
     names = names or [name for name in found if not name.startswith("_")]
-    return {n: found[n] for n in names if n in found and not isinstance(found[n], ModuleType)}
+    there = {n: found[n] for n in names if n in found and not isinstance(found[n], ModuleType)}
+    return {n: _refusing(f"{module}.{n}") if it is None else it for n, it in there.items()}
 
 
 def _refusing(name: str) -> Callable:
@@ -115,12 +105,11 @@ _ARRAYS = {
     "from_record_like", "is_contiguous", "is_cuda_ndarray", "require_cuda_ndarray",
     "sentry_contiguous", "verify_cuda_ndarray_interface",
 )  # fmt: skip
-_DRIVER = {
+_DRIVER = _as_there("cudadrv.driver") | {
     name: getattr(device, name)
     for name in ("Context", "Device", "Event", "MemoryPointer", "Stream")
 } | {
-    "CudaAPIError": type("CudaAPIError", (RuntimeError,), {}), "FakeDriver": lambda: _DRIVER_ITSELF,
-    "LinkerError": type("LinkerError", (RuntimeError,), {}),
+    "FakeDriver": lambda: _DRIVER_ITSELF,
     "device_memory_size": lambda obj: obj.dtype.itemsize * obj.size,
     "device_memset": lambda dst, val, size, stream=0: _bytes(dst, size).fill(val),
     "device_to_device": _copy_bytes, "device_to_host": _copy_bytes,
@@ -144,18 +133,6 @@ _DEVICES = {
     "FakeDeviceList": type(host.gpus), "get_context": host.current_context, "gpus": host.gpus,
     "require_context": lambda function: function, "reset": lambda: None,
 }  # fmt: skip
-_NVVM = {
-    "NVVM": _no_nvvm, "NvvmSupportError": NvvmSupportError, "is_available": lambda: False,
-    "get_supported_ccs": lambda: (), "NvvmError": None, "nvvmError": None,
-} | {
-    name: _refusing(f"cudadrv.nvvm.{name}")
-    for name in ("CompilationUnit", "LibDevice", "compile_ir", "get_arch_option", "set_cuda_kernel")
-}  # fmt: skip
-#: Errors that the simulator never raises.
-_ERROR = {
-    name: type(name, (kind,), {})
-    for name, kind in (("CudaSupportError", ImportError), ("NvrtcError", RuntimeError))
-}
 #: What says how caches keep an element.
 _HINTS = {
     **dict.fromkeys(("ldca", "ldcg", "ldcs", "ldcv", "ldlu"), ptx.load_streaming),
@@ -163,21 +140,23 @@ _HINTS = {
 }
 
 #: ``numba.cuda`` itself, beside what `warpsim.cuda` has.
-CUDA = _LINKABLE | _COMPILE | _HINTS | {
-    "CudaSupportError": _ERROR["CudaSupportError"], "cuda_error": lambda: None,
+CUDA = _as_there("cudadrv.runtime") | _as_there("cudadrv.error") | _LINKABLE | _COMPILE | _HINTS | {
+    "cuda_error": lambda: None,
     "declare_device": lambda name, sig, **_: _refusing(name),
     "implementation": "NVIDIA", "is_signature": is_signature,
-    "config": _Config(), "runtime": _RUNTIME, "Dim3": Dim3, "dim3": Dim3,
+    "config": _Config(), "Dim3": Dim3, "dim3": Dim3,
     "FakeCUDAKernel": host.Kernel, "HAS_NUMBA": True, "auto_device": _auto_device,
     "is_bfloat16_supported": lambda: False, "is_float16_supported": lambda: True,
     "is_fp8_supported": lambda: False, "is_supported_version": lambda: True,
     "require_context": _DEVICES["require_context"], "reset": _DEVICES["reset"],
 }  # fmt: skip
-_STATISTICS = {"RTSys": lambda *_, **__: _RTSYS, "config": CUDA["config"], "rtsys": _RTSYS}
 MODULES = {
     f"numba.cuda.{name}": _as_there(name)
-    for name in ("_internal", "_internal.cuda_bf16", "bf16", "cudadrv", "cudadrv.drvapi",
-                 "cudadrv.dummyarray")
+    for name in (
+        "_internal", "_internal.cuda_bf16", "bf16", "cudadrv", "cudadrv.drvapi",
+        "cudadrv.dummyarray", "cudadrv.error", "cudadrv.libs", "cudadrv.nvrtc", "cudadrv.nvvm",
+        "cudadrv.runtime", "memory_management",
+    )
 } | {
     "numba.cuda.api": {},
     "numba.cuda.args": {
@@ -186,24 +165,14 @@ MODULES = {
             value if isinstance(value, host.In.__base__) else default(value)
         ),
     },
-    "numba.cuda.compiler": _as_there("compiler") | _COMPILE | {
-        name: _refusing(f"compiler.{name}") for name in ("declare_device_function", "run_frontend")
-    },
+    "numba.cuda.compiler": _as_there("compiler") | _COMPILE,
     "numba.cuda.dispatcher": {"CUDADispatcher": host.Kernel},
     "numba.cuda.cudadrv.devicearray": _ARRAYS,
     "numba.cuda.cudadrv.devices": _DEVICES,
-    "numba.cuda.cudadrv.driver": _DRIVER | _ERROR,
-    "numba.cuda.cudadrv.error": _ERROR,
-    "numba.cuda.cudadrv.libs": {
-        name: _refusing(f"cudadrv.libs.{name}")
-        for name in ("check_static_lib", "get_cuda_include_dir")
-    },
+    "numba.cuda.cudadrv.driver": _DRIVER | _as_there("cudadrv.error"),
     "numba.cuda.cudadrv.linkable_code": _LINKABLE,
-    "numba.cuda.cudadrv.nvrtc": {"compile": _refusing("cudadrv.nvrtc.compile")},
-    "numba.cuda.cudadrv.nvvm": _NVVM,
-    "numba.cuda.cudadrv.runtime": {"FakeRuntime": lambda: _RUNTIME, "runtime": _RUNTIME},
-    "numba.cuda.memory_management": {"rtsys": _RTSYS},
-    "numba.cuda.memory_management.nrt": _STATISTICS,
+    "numba.cuda.memory_management.nrt": _as_there("memory_management.nrt")
+    | {"config": CUDA["config"]},
     "numba.cuda.reduction": {"Reduce": host.Reduce, "reduce": host.reduce},
     "numba.cuda.simulator": {},
     "numba.cuda.simulator.kernel": {"Dim3": Dim3, "FakeCUDAKernel": host.Kernel},
