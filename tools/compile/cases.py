@@ -398,5 +398,5 @@ def of_svd() -> Iterator[Case]:
         yield Case(f"svd: elimination, {size} columns", gram.ELIMINATE[size][0],
                    f"void({sums}, int32, {_THREE}, {squares}, {_ONE}, {_FLAGS})")  # fmt: skip
         for out, name in ((squares, "to multiply by"), (_THREE, "of a")):
-            types = f"void({_THREE}, boolean, {squares}, int32, {out}, boolean)"
+            types = f"void({_THREE}, boolean, {squares}, {out}, boolean)"
             yield Case(f"svd: product {name}, {size} columns", gram.PRODUCT[size], types)

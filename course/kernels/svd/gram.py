@@ -20,17 +20,20 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import float32, float64, int32
+from numba import float32, float64, int32, uint32
 
 from course.backend import cuda
 from course.dispatch.slots import workspace
+from course.kernels.arrays import seen_as
 from course.kernels.steps import Launch, ceil_div, multiprocessors
 from course.kernels.svd import registers
 from course.kernels.svd.registers import SIZES, padded
 from course.kernels.svd.scaling_sorting import largest_of_warp, scales_of, sum_of_warp
+from warpsim.ptx import load, store
 
 THREADS = 256
-STAGED = 2048  # elements of a that a block has in shared memory at once
+STAGED = 2048  # elements of a that a block has in shared memory at once, about
+SQUARE = 16  # a block's threads load so many elements down and across
 MOST_PARTS = 8  # blocks that share a Gram matrix
 DEPTH = 16  # of factors in shared memory at once
 CONDITION = 2.0**14  # the largest, in the Frobenius norm
@@ -49,60 +52,61 @@ def _rows(size: int) -> int:
 
 
 def make_gram(size: int) -> Any:
-    """The kernel of a' a, (batch, parts, size, size), of a or, where it is wide, a'.
+    """The kernel of a' a, (batch, parts, size, size), of tall a; rows_first: its columns contiguous.
 
     Groups of threads share the rows that are in shared memory; each has all elements.
     """
     side = _side(size)
-    each, groups, rows, pitch = size // side, THREADS // side**2, STAGED // size, size + 1
-    count, filled = each * each, rows * size
-    loads, staged = ceil_div(filled, THREADS), rows * pitch
+    each, groups, pitch = size // side, THREADS // side**2, size + 1
+    rows = max(SQUARE, STAGED // size // SQUARE * SQUARE)
+    down_loads, across_loads = rows // SQUARE, size // SQUARE
+    count, loads, staged = each * each, down_loads * across_loads, rows * pitch
 
     @cuda.jit(device=True, forceinline=True)
-    def load_rows(a, wide, base, x):
-        """A thread's elements of the rows from `base` on, zeros for what is not there."""
-        t = int32(cuda.threadIdx.x)
-        for e in range(loads):
-            n = int32(t + e * THREADS)
-            if wide:
-                i, j = int32(base + n % rows), int32(n // rows)
-                x[e] = a[j, i] if i < a.shape[1] and j < a.shape[0] else float32(0)
-            else:
-                i, j = int32(base + n // size), int32(n % size)
-                x[e] = a[i, j] if i < a.shape[0] and j < a.shape[1] else float32(0)
+    def load_rows(a, first, column, x):
+        """A thread's elements of the rows from its first on; beyond the last one, others of `a`.
+
+        Loads that each wait for a condition wait for one another, too.
+        """
+        high, width = int32(a.shape[0] - 1), int32(a.shape[1] - 1)
+        for m in range(down_loads):
+            for n in range(across_loads):
+                i, j = min(int32(first + m * SQUARE), high), min(int32(column + n * SQUARE), width)
+                x[m * across_loads + n] = a[uint32(i), uint32(j)]
 
     @cuda.jit
-    def gram(a, wide, parts):
+    def gram(a, rows_first, parts):
         here = cuda.shared.array(staged, float64)
         total, x = cuda.local.array(count, float64), cuda.local.array(loads, float32)
         left, right = cuda.local.array(each, float64), cuda.local.array(each, float64)
         matrix, part, t = cuda.blockIdx.x, cuda.blockIdx.y, int32(cuda.threadIdx.x)
         group, down, across = t // (side * side), t // side % side, t % side
-        length = int32(a.shape[2] if wide else a.shape[1])
+        length, rank = int32(a.shape[1]), int32(a.shape[2])
+        row, column = (t % SQUARE, t // SQUARE) if rows_first else (t // SQUARE, t % SQUARE)
         for n in range(count):
             total[n] = 0.0
         base = int32(part * rows)
-        load_rows(a[matrix], wide, base, x)
+        load_rows(a[matrix], int32(base + row), column, x)
         while base < length:
             cuda.syncthreads()
-            for e in range(loads):
-                n = int32(t + e * THREADS)
-                if n < filled and wide:
-                    here[n % rows * pitch + n // rows] = x[e]
-                elif n < filled:
-                    here[n // size * pitch + n % size] = x[e]
+            for m in range(down_loads):
+                for n in range(across_loads):
+                    i, j = int32(row + m * SQUARE), int32(column + n * SQUARE)
+                    inside = base + i < length and j < rank
+                    value = x[m * across_loads + n] if inside else float32(0)
+                    store(here, int32(i * pitch + j), float64(value))
             cuda.syncthreads()
             base = int32(base + cuda.gridDim.y * rows)
-            load_rows(a[matrix], wide, base, x)
-            row = group
-            while row < rows:
+            load_rows(a[matrix], int32(base + row), column, x)
+            k = group
+            while k < rows:
                 for m in range(each):
-                    left[m] = here[row * pitch + down + side * m]
-                    right[m] = here[row * pitch + across + side * m]
+                    left[m] = load(here, int32(k * pitch + down + side * m))
+                    right[m] = load(here, int32(k * pitch + across + side * m))
                 for m in range(each):
                     for n in range(m, each):
                         total[m * each + n] += left[m] * right[n]
-                row = int32(row + groups)
+                k = int32(k + groups)
         half = int32(groups // 2)
         while half > 0:  # the groups' sums, a row at a time
             for m in range(each):
@@ -222,62 +226,66 @@ def make_eliminate(size: int) -> tuple[Any, int]:
 def make_product(size: int) -> Any:
     """The kernel of out = left right, of at most `size` columns, summed in float64.
 
-    left, or its transpose, is (batch, rows, depth), right (batch, depth, columns), out, or its
-    transpose, (batch, rows, columns).
+    left is (batch, rows, depth), right (batch, depth, columns), out (batch, rows, columns);
+    rows_first: where columns of left, or of out, are contiguous.
     """
     side = _side(size)
     each, high = size // side, THREADS // side
     own, pitch = _rows(size), DEPTH + 1
     tile = own * high
     staged, below = tile * pitch, DEPTH * size
+    down_loads, across_loads = tile // SQUARE, size // SQUARE
 
-    @cuda.jit
-    def product(left, left_across, right, depth, out, out_across):
+    @cuda.jit(device=True, forceinline=True)
+    def load_factors(left, right, row, k, x, d, column, y):
+        """A thread's elements of both; beyond the last ones, others of theirs."""
+        high, deep, width = left.shape[0] - 1, left.shape[1] - 1, int32(right.shape[1] - 1)
+        for m in range(down_loads):
+            i = min(int32(row + m * SQUARE), int32(high))
+            x[m] = left[uint32(i), uint32(min(k, int32(deep)))]
+        for n in range(across_loads):
+            j = min(int32(column + n * SQUARE), width)
+            y[n] = load(right, (min(d, int32(deep)), j))
+
+    @cuda.jit(max_registers=128)
+    def product(left, rows_first, right, out, out_rows_first):
         here = cuda.shared.array(staged, float64)
         there = cuda.shared.array(below, float64)
-        total, x = cuda.local.array((own, each), float64), cuda.local.array(own, float64)
+        total, own_left = cuda.local.array((own, each), float64), cuda.local.array(own, float64)
+        x, y = cuda.local.array(down_loads, float32), cuda.local.array(across_loads, float64)
         matrix, first, t = cuda.blockIdx.x, int32(cuda.blockIdx.y * tile), int32(cuda.threadIdx.x)
-        rows = int32(out.shape[2] if out_across else out.shape[1])
-        columns = int32(out.shape[1] if out_across else out.shape[2])
-        down, across = (t % high, t // high) if out_across else (t // side, t % side)
+        slow, fast, base = t // SQUARE, t % SQUARE, int32(0)
+        row, k = (fast, slow) if rows_first else (slow, fast)
+        down, across = (t % high, t // high) if out_rows_first else (t // side, t % side)
+        depth = int32(left.shape[2])
         for m in range(own):
             for n in range(each):
                 total[m, n] = 0.0
-        base = int32(0)
+        load_factors(left[matrix], right[matrix], int32(first + row), k, x, slow, fast, y)
         while base < depth:
-            n = t
-            while n < tile * DEPTH:
-                i, k = (n % tile, n // tile) if left_across else (n // DEPTH, n % DEPTH)
-                row, d, value = int32(first + i), int32(base + k), float32(0)
-                if row < rows and d < depth:
-                    value = left[matrix, d, row] if left_across else left[matrix, row, d]
-                here[i * pitch + k] = value
-                n = int32(n + THREADS)
-            n = t
-            while n < below:
-                d, j, other = int32(base + n // size), int32(n % size), 0.0
-                if d < depth and j < columns:
-                    other = right[matrix, d, j]
-                there[n] = other
-                n = int32(n + THREADS)
-            cuda.syncthreads()
-            for k in range(DEPTH):
-                for m in range(own):
-                    x[m] = here[(down + high * m) * pitch + k]
-                for n in range(each):
-                    y = there[k * size + across + side * n]
-                    for m in range(own):
-                        total[m, n] += x[m] * y
+            for m in range(down_loads):
+                store(here, int32((row + m * SQUARE) * pitch + k), float64(x[m]))
+            for n in range(across_loads):
+                value = y[n] if base + slow < depth else 0.0
+                store(there, int32(slow * size + fast + n * SQUARE), value)
             cuda.syncthreads()
             base = int32(base + DEPTH)
+            if base < depth:
+                i, d = int32(first + row), int32(base + slow)
+                load_factors(left[matrix], right[matrix], i, int32(base + k), x, d, fast, y)
+            for e in range(DEPTH):
+                for m in range(own):
+                    own_left[m] = load(here, int32((down + high * m) * pitch + e))
+                for n in range(each):
+                    value = load(there, int32(e * size + across + side * n))
+                    for m in range(own):
+                        total[m, n] += own_left[m] * value
+            cuda.syncthreads()
         for m in range(own):
             for n in range(each):
-                row, column = int32(first + down + high * m), int32(across + side * n)
-                if row < rows and column < columns:
-                    if out_across:
-                        out[matrix, column, row] = total[m, n]
-                    else:
-                        out[matrix, row, column] = total[m, n]
+                i, j = int32(first + down + high * m), int32(across + side * n)
+                if i < out.shape[1] and j < out.shape[2]:
+                    out[matrix, uint32(i), uint32(j)] = total[m, n]
 
     return product
 
@@ -287,12 +295,18 @@ GRAM, ELIMINATE, PRODUCT = (
 )
 
 
-def _multiplying(left: Any, left_across: bool, right: Any, out: Any, out_across: bool) -> Launch:
-    """The launch of out = left right; across: of a transposed one."""
-    rows, columns = out.shape[:0:-1] if out_across else out.shape[1:]
-    size, depth = padded(columns), np.int32(right.shape[1])
+def _tall(a: Any, wide: bool) -> Any:
+    """Matrices, or the transposed of wide ones."""
+    (batch, rows, columns), (matrix, row, column) = a.shape, a.strides
+    return seen_as(a, (batch, columns, rows), (matrix, column, row)) if wide else a
+
+
+def _multiplying(left: Any, left_wide: bool, right: Any, out: Any, out_wide: bool) -> Launch:
+    """The launch of out = left right; wide: of a transposed one."""
+    arguments = _tall(left, left_wide), bool(left_wide), right, _tall(out, out_wide), bool(out_wide)
+    _, rows, columns = arguments[3].shape
+    size = padded(columns)
     tiles = ceil_div(rows, _rows(size) * THREADS // _side(size))
-    arguments = left, bool(left_across), right, depth, out, bool(out_across)
     return Launch(PRODUCT[size], (len(out), tiles), THREADS, arguments)
 
 
@@ -311,7 +325,7 @@ def launches(a: Any, u: Any, s: Any, vt: Any, told: Any) -> list[Launch]:
     short, long = (u, vt) if wide else (vt, u)
     kernel, threads = ELIMINATE[size]
     return [
-        Launch(GRAM[size], (batch, parts), THREADS, (a, bool(wide), sums)),
+        Launch(GRAM[size], (batch, parts), THREADS, (_tall(a, wide), bool(wide), sums)),
         Launch(
             kernel, batch, threads, (sums, np.int32(rank), r, inverse, unscale, refused)
         ),
