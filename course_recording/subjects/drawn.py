@@ -7,7 +7,8 @@ operations. Calls are interleaved. "time" is the GPU's, the data where the call 
 at most 64 rows of the first matrix or head.
 
 Rows "best peer / ours" of the shape "all" are over all shapes that the function takes: above 1 it
-is faster than the best of its peers. A shape that it refuses has a row "refused".
+is faster than the best of its peers. A shape that it refuses has a row "refused". One that it hands
+to a library has a row "handed over", its ratio, and counts in neither mean nor worst.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from course.kernels.norm import layer_norm
 from course.kernels.reconstruct import reconstruct
 from course.kernels.reduce import reduction
 from course.kernels.softmax import softmax
-from course.kernels.svd import rank_k, svd
+from course.kernels.svd import library, rank_k, svd
 from course.kernels.transpose import transpose
 from course.measure import event_clock
 from course.measure.timing import timing_of
@@ -51,6 +52,7 @@ class Drawn(NamedTuple):
     """A drawn problem: its calls, ours and the peers', and the relative error of ours' result.
 
     foreseen: by peer a call on a part of the problem, and how many times as much the whole is.
+    handed: whether ours hands it to a library.
     """
 
     shape: str
@@ -60,6 +62,7 @@ class Drawn(NamedTuple):
     error: Callable[[Any], float]
     limit: float
     foreseen: dict[str, tuple[Call, float]] = {}
+    handed: bool = False
 
 
 def run(bench):
@@ -73,7 +76,13 @@ def run(bench):
         ratios: dict[str, list[tuple[float, str]]] = {"time": [], "whole call": []}
         for problem in itertools.islice(_unlike(FUNCTIONS[name](rng, bench, torch)), SHAPES):
             for metric, ratio in _measured(bench, name, problem).items():
-                ratios[metric].append((ratio, problem.shape))
+                if not problem.handed:
+                    ratios[metric].append((ratio, problem.shape))
+                elif metric == "time":
+                    bench.figure(
+                        name, BEST, problem.shape, problem.dtype, "handed over", "x", ratio
+                    )
+                    bench.say(f"  {name} {problem.shape}: handed over, {ratio:.3f}")
             torch.cuda.empty_cache()
         for metric, found in ratios.items():
             _summed_up(bench, name, metric, found)
@@ -420,7 +429,7 @@ def _decompositions(rng, bench, torch, ranks=False) -> Iterator[Drawn]:
         yield Drawn(
             f"{batch}x{m}x{n}{f' k={k}' if ranks else ''}", "float32",
             (lambda a=a, k=k: rank_k(a, k)) if ranks else (lambda a=a: svd(a)), peers, error,
-            0.1 if ranks else 5e-6, foreseen,
+            0.1 if ranks else 5e-6, foreseen, library.takes((batch, m, n), ranks),
         )  # fmt: skip
 
 

@@ -20,13 +20,15 @@ of small singular values. For a matrix with m >= n (others are transposed):
 The ladder's methods differ in step 3. Where m = n, 2 and 3 work on a itself instead of R, and Q1 is
 not needed. Matrices of up to 128 columns, or rows, take `course.kernels.svd.registers`: all sweeps
 in one launch, and no second QR; of up to 32 `course.kernels.svd.one_launch`. Tall ones have R by
-their Gram matrix, `course.kernels.svd.gram`, where float64 is fast.
+their Gram matrix, `course.kernels.svd.gram`, where float64 is fast. What cuSOLVER does faster is in
+`course.kernels.svd.library`.
 
 Source: Z. Drmac and K. Veselic, "New fast and accurate Jacobi SVD algorithm", SIAM J. Matrix
 Anal. Appl. 29 (2008), for the two QR decompositions; N. Higham, "Functions of Matrices" (2008),
 chapter 8, for the Newton step.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -38,11 +40,11 @@ from course.dispatch import prepared
 from course.dispatch.ahead import compile_ahead
 from course.dispatch.array_facts import ArrayFacts, handle_of
 from course.dispatch.entry import EntryPoint, Result, Stream
-from course.dispatch.kept import Kept
+from course.dispatch.kept import Kept, Memory
 from course.dispatch.plans import to_host
 from course.kernels.arrays import Array, seen_as, whole
 from course.kernels.steps import AUTO
-from course.kernels.svd import gram, one_launch, registers
+from course.kernels.svd import gram, library, one_launch, registers
 from course.kernels.svd.ladder import (
     LADDER,
     NotConverged,
@@ -57,8 +59,6 @@ from course.kernels.svd.truncated import RankSolver, check_rank
 __all__ = ["LADDER", "NotConverged", "RankSolver", "Solver", "forget", "rank_k", "svd"]
 
 
-#: Compute capabilities of GPUs with half of float32's rate in float64.
-FAST_FLOAT64 = (8, 0), (9, 0), (10, 0)
 FEW = 64  # matrices: more of them keep the GPU busy, a block each
 
 
@@ -80,7 +80,9 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
         Of `svd.ladder.names`; "auto" takes one launch for matrices of up to 32 columns, or rows,
         registers up to 128, else blocks, on tensor cores where the GPU has them. Where float64 is
         fast, "auto" prepares tall matrices of up to 128 columns by their Gram matrix, and once more
-        by reflections where one of a batch is ill-conditioned.
+        by reflections where one of a batch is ill-conditioned; and with CuPy it hands to cuSOLVER
+        what its kernels do slowly: one matrix whose sides are 81 and more, up to 24 whose shorter
+        side is 81 to 128, and 10 million elements and more in sides of 384 and more.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it a's library's current one.
         The host waits for the work: only it can say when enough was rotated. All but small work
@@ -106,6 +108,8 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
     NotConverged
         When rows are not orthogonal after 60 sweeps; none has been seen that needs half of them.
     """
+    if found := method == AUTO and _by_library(a, None, stream):
+        return found
     if name := _fits(a, method):
         return _at_once(a, None, name, stream)
     return _SVD.call((a,), (method,), None, stream)
@@ -130,7 +134,8 @@ def rank_k(
     seed : int
         Of the random sketch.
     method : str
-        Of `rank_k.ladder.names`, for the small SVD.
+        Of `rank_k.ladder.names`, for the small SVD; "auto" hands matrices whose shorter side is 81
+        to 128 to cuSOLVER where `svd` does.
     stream
         As for `svd`.
 
@@ -148,6 +153,8 @@ def rank_k(
     k, power, seed = whole(k, "k"), whole(power, "power"), whole(seed, "seed")
     if seed < 0:
         raise ValueError(f"seed is {seed}; it is 0 or more")
+    if found := method == AUTO and power >= 0 and _by_library(a, k, stream):
+        return found
     if power >= 0 and (name := _fits(a, method)):
         return _at_once(a, k, name, stream)
     return _RANK_K.call((a,), (k, power, seed, method), None, stream)
@@ -194,7 +201,7 @@ _alone = threading.RLock()  # a solver's memory serves one call at a time
 _solvers = Kept()
 
 
-def _by(solver: type[Solver] | type[RankSolver]) -> Callable[..., None]:
+def _by(solver: type[Memory]) -> Callable[..., None]:
     """What solves by a solver that is kept, made of the shape and the options."""
 
     def solve(a: Array, u: Array, s: Array, vt: Array, **options: Any) -> None:
@@ -227,11 +234,20 @@ def _are_tall(shape: tuple[int, ...]) -> bool:
     As measured on an H200; of other GPUs float64 has 1/32 of float32's rate, or less.
     """
     (columns, rows), few = sorted(shape[-2:]), len(shape) == 2 or shape[0] <= FEW
-    if tuple(cuda.get_current_device().compute_capability) not in FAST_FLOAT64:
-        return False
     if columns > 32:
-        return rows >= 2 * columns or (few and rows >= columns + 8)
-    return rows >= 300 and (few or columns > 24)
+        return gram.float64_is_fast() and (rows >= 1.6 * columns or (few and rows >= columns + 8))
+    return gram.float64_is_fast() and rows >= (240 if few else 144)
+
+
+def _by_library(a: Array, k: int | None, stream: Stream) -> tuple[Array, Array, Array] | None:
+    """The factors by cuSOLVER; None where it is not faster, cannot be had or did not suffice."""
+    shape = getattr(a, "shape", ())
+    fits = len(shape) in (2, 3) and 0 not in shape and max(shape[-2:]) <= LONGEST
+    if not (fits and library.takes(shape, k is not None)):
+        return None
+    with contextlib.suppress(library.IllConditioned):
+        return _LIBRARY.call((a,), (k,), None, stream)
+    return None
 
 
 def _at_once(a: Array, k: int | None, name: str, stream: Stream) -> tuple[Array, Array, Array]:
@@ -277,6 +293,10 @@ def _batch(array: Array, axes: int) -> Array:
     return seen_as(array, (1, *array.shape), strides)
 
 
+_LIBRARY = EntryPoint(
+    "svd", ("a",), lambda a, k: _result_at_once(a, k, "")[:3], _by(library.LibrarySolver),
+    whole=True, options=("k",),
+)  # fmt: skip
 _FEW = EntryPoint("svd", ("a",), _result_at_once, _launches_at_once, options=("k", "name"))
 _SVD = EntryPoint("svd", ("a",), _result_of_svd, _by(Solver), whole=True, options=("method",))
 _RANK_K = EntryPoint(

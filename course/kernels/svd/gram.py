@@ -31,6 +31,8 @@ from course.kernels.svd.registers import SIZES, padded
 from course.kernels.svd.scaling_sorting import largest_of_warp, scales_of, sum_of_warp
 from warpsim.ptx import load, store
 
+#: Compute capabilities of GPUs with half of float32's rate in float64.
+FAST_FLOAT64 = (8, 0), (9, 0), (10, 0)
 THREADS = 256
 STAGED = 2048  # elements of a that a block has in shared memory at once, about
 SQUARE = 16  # a block's threads load so many elements down and across
@@ -39,6 +41,11 @@ DEPTH = 16  # of factors in shared memory at once
 CONDITION = 2.0**14  # the largest, in the Frobenius norm
 SMALLEST = 2.0**-31  # less than any pivot of a smaller one, whose longest column is about 1
 ILL = 2  # what `refused` holds for a larger one
+
+
+def float64_is_fast() -> bool:
+    """Whether the current GPU is one of those."""
+    return tuple(cuda.get_current_device().compute_capability) in FAST_FLOAT64
 
 
 def _side(size: int) -> int:
@@ -52,7 +59,7 @@ def _rows(size: int) -> int:
 
 
 def make_gram(size: int) -> Any:
-    """The kernel of a' a, (batch, parts, size, size), of tall a; rows_first: its columns contiguous.
+    """The kernel of a' a, (batch, parts, size, size), of tall a; rows_first: columns contiguous.
 
     Groups of threads share the rows that are in shared memory; each has all elements.
     """

@@ -3,6 +3,7 @@
 import csv
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -42,6 +43,22 @@ def test_mean_and_worst_are_of_all_ratios():
     assert bench.figures["worst, time"] == ("9", 0.5)
     drawn._summed_up(bench, "max", "time", [])
     assert len(bench.said) == 1
+
+
+def test_what_is_handed_over_is_listed_and_counts_nowhere(monkeypatch):
+    bench, nothing = Bench(), lambda *_: None
+    problems = [drawn.Drawn(n, "", None, {}, None, 0, handed=n == "8") for n in "789"]
+    bench.seed, bench.parts = 1, list
+    bench.peer = lambda _: SimpleNamespace(
+        manual_seed=nothing, cuda=SimpleNamespace(empty_cache=nothing)
+    )
+    monkeypatch.setattr(drawn, "FUNCTIONS", {"svd": lambda *_: problems})
+    monkeypatch.setattr(drawn, "_measured", lambda *its: {"time": 0.5 if its[2].handed else 2.0})
+    drawn.run(bench)
+    assert bench.figures == {
+        "handed over": ("8", 0.5), "geometric mean, time": ("all", pytest.approx(2.0)),
+        "worst, time": ("7", 2.0),
+    }  # fmt: skip
 
 
 class Clock:

@@ -50,7 +50,7 @@ def test_tall_matrices_take_it_where_float64_is_fast(rng, monkeypatch):
     assert not same(by_gram(a), svd(a))  # a Tesla T4
     device = package.cuda.get_current_device()
     assert not package._are_tall(a.shape)
-    monkeypatch.setattr(package, "FAST_FLOAT64", (tuple(device.compute_capability),))
+    monkeypatch.setattr(gram, "FAST_FLOAT64", (tuple(device.compute_capability),))
     assert package._are_tall(a.shape) and not package._are_tall((40, 47))
     assert same(by_gram(a), svd(a))
 
