@@ -313,8 +313,10 @@ def of_matmul() -> Iterator[Case]:
 
 def of_softmax() -> Iterator[Case]:
     """Softmax and its gradient, at some lengths."""
-    for stored, aligned in (*((word, True) for word in NUMBA_TYPES), ("float32", False)):
-        rows, about = NUMBA_TYPES[stored][:, ::1], f"{stored}{'' if aligned else ', unaligned'}"
+    unaligned = ("float32", "shifted"), ("float32", "single"), ("float16", "shifted")
+    for stored, access in (*((word, "aligned") for word in NUMBA_TYPES), *unaligned):
+        rows, about = NUMBA_TYPES[stored][:, ::1], f"{stored}, {access}"
+        aligned = access == "aligned"
         types, back = void(rows, rows), void(rows, rows, rows)
         for label, threads in softmax.ONLINE_THREADS.items():
             kernel = softmax.online(stored, threads, aligned)
@@ -322,12 +324,12 @@ def of_softmax() -> Iterator[Case]:
         for columns in (10, 768, softmax.LONGEST[aligned]):
             in_warp, most = softmax.most_accesses(stored, aligned)
             config = softmax.config_for(columns, most, in_warp)
-            kernel = softmax.registers(stored, config, aligned, config.unguarded(columns, aligned))
+            kernel = softmax.registers(stored, config, access, config.unguarded(columns, access))
             yield Case(f"softmax: registers, {columns}, {about}", kernel, types)
         for columns in (10, 768, softmax_backward.LONGEST[aligned]):
             config = softmax.config_for(columns, softmax_backward.MOST_ACCESSES[stored])
-            full = config.unguarded(columns, aligned)
-            kernel = softmax_backward.backward_in_registers(stored, config, aligned, full)
+            full = config.unguarded(columns, access)
+            kernel = softmax_backward.backward_in_registers(stored, config, access, full)
             yield Case(f"softmax_backward: registers, {columns}, {about}", kernel, back)
 
 

@@ -81,7 +81,7 @@ def softmax_backward_two_passes(dy, y, dx):
 
 @functools.cache
 def backward_in_registers(
-    dtype: str, config: SoftmaxConfig, aligned: bool, unguarded: int = 0
+    dtype: str, config: SoftmaxConfig, access: str, unguarded: int = 0
 ) -> Callable:
     """Step 2, of (dy, y, dx): each row of both is read once, kept in registers, and dx written.
 
@@ -92,7 +92,7 @@ def backward_in_registers(
     block_rows, warps = config.rows, config.row_threads // WARP
     sum_of = lanes_sum(min(row_threads, WARP))
     of_row = row_sum(row_threads, block_rows) if warps > 1 else None
-    load_row, inside, store_row = part_of_row(config, aligned, unguarded)
+    first_of, load_row, inside, store_row = part_of_row(config, access, unguarded)
 
     @cuda.jit(max_registers=most_registers(row_threads * block_rows))
     def softmax_backward_registers(dy, y, dx):
@@ -101,13 +101,14 @@ def backward_in_registers(
         t, columns = int32(cuda.threadIdx.x), int32(y.shape[1])
         row = int32(cuda.blockIdx.x) * block_rows + int32(cuda.threadIdx.y)
         clamped = min(row, int32(y.shape[0] - 1))
-        load_row(dy, clamped, t, gradients)
-        load_row(y, clamped, t, results)
+        first = first_of(dy, clamped, t)
+        load_row(dy, clamped, first, gradients)
+        load_row(y, clamped, first, results)
         total = ZERO
         for n in range(accesses):
             for e in range(VECTOR):
                 product = float32(gradients[n, e]) * float32(results[n, e])
-                total += product if inside(n, e, t, columns) else ZERO
+                total += product if inside(n, e, first, columns) else ZERO
         total = sum_of(total)
         if warps > 1:
             total = of_row(total)
@@ -117,7 +118,7 @@ def backward_in_registers(
             for e in range(VECTOR):
                 g = float32(gradients[n, e]) - total
                 gradients[n, e] = element(float32(results[n, e]) * g)
-        store_row(dx, row, t, gradients)
+        store_row(dx, row, first, gradients)
 
     return softmax_backward_registers
 
@@ -136,10 +137,10 @@ def _two_passes(problem: RowProblem, dy: Array, y: Array, dx: Array) -> list[Lau
 
 
 def _registers(problem: RowProblem, dy: Array, y: Array, dx: Array) -> list[Launch]:
-    dtype, aligned = problem.dtype, problem.aligned
+    dtype, access = problem.dtype, problem.access
     config = problem.config(MOST_ACCESSES[dtype])
-    unguarded = config.unguarded(problem.columns, aligned)
-    kernel = backward_in_registers(dtype, config, aligned, unguarded)
+    unguarded = config.unguarded(problem.columns, access)
+    kernel = backward_in_registers(dtype, config, access, unguarded)
     grid = ceil_div(problem.rows, config.rows)
     return [Launch(kernel, grid, (config.row_threads, config.rows), (dy, y, dx))]
 

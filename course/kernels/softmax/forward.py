@@ -25,7 +25,15 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
-from course.kernels.arrays import NUMBA_TYPES, VECTOR, Array, alike, matrix, rows_are_aligned
+from course.kernels.arrays import (
+    NUMBA_TYPES,
+    VECTOR,
+    Array,
+    address_of,
+    alike,
+    matrix,
+    rows_are_aligned,
+)
 from course.kernels.steps import (
     Ladder,
     Launch,
@@ -254,11 +262,11 @@ class SoftmaxConfig:
     accesses: int  # loads of four elements that a thread has in flight: its whole part of the row
     blocks: int = 1  # that share a row, as a cluster; row_threads are those of all of them
 
-    def unguarded(self, columns: int, aligned: bool) -> int:
+    def unguarded(self, columns: int, access: str) -> int:
         """Loads of a thread that are inside a row of this length for every thread."""
-        if aligned:
-            return min(columns // (self.row_threads * VECTOR), self.accesses)
-        return min(columns // self.row_threads, self.accesses * VECTOR)
+        if access == "single":
+            return min(columns // self.row_threads, self.accesses * VECTOR)
+        return min(columns // (self.row_threads * VECTOR), self.accesses)
 
 
 #: Accesses of four elements: what a thread has of a row where there are threads enough. Of 16 bits
@@ -309,54 +317,84 @@ def config_for(
 
 @functools.cache
 def part_of_row(
-    config: SoftmaxConfig, aligned: bool, unguarded: int
-) -> tuple[Callable, Callable, Callable]:
-    """Device functions of a thread's part of a row: load it, what of it is inside, store it.
+    config: SoftmaxConfig, access: str, unguarded: int
+) -> tuple[Callable, Callable, Callable, Callable]:
+    """Device functions of a thread's part of a row: where it begins, load it, what of it is inside,
+    store it.
 
-    `values` are (accesses, 4). Where rows begin on a multiple of four elements, access n is the
-    four columns from ``4 (n row_threads + t)`` on; else neighbouring threads have neighbouring
-    columns. The first `unguarded` loads are inside for every thread; the others' columns are
-    clamped to the row's last ones. Accesses are streaming: no cache need keep a row. Columns are
-    counted in 64 bits, so that a thread's addresses are one register and constants.
+    `values` are (accesses, 4). Where rows begin on a multiple of four elements ("aligned"), access
+    n is the four columns from ``4 (n row_threads + t)`` on. Where arrays do and rows do not
+    ("shifted"), these columns are counted from the multiple of four at or before the row's begin;
+    accesses across an end of the row are of one element at a time. Else ("single") neighbouring
+    threads have neighbouring columns. The first `unguarded` loads are inside for every thread, but
+    for those across a row's begin; the others' columns are clamped to the row's last ones. Accesses
+    are streaming: no cache need keep a row. Columns are counted in 64 bits, so that a thread's
+    addresses are one register and constants.
     """
     row_threads, accesses = config.row_threads, config.accesses
+    single, shifted = access == "single", access == "shifted"
+    after = 1 if single else VECTOR  # of a thread's columns, the next one's
 
     @cuda.jit(device=True)
-    def inside(n, e, t, columns):
+    def first_of(x, row, t):
+        """The first column of a thread, below 0 where the row begins amid its four."""
+        shift = row * (x.strides[0] // x.itemsize) & (VECTOR - 1) if shifted else 0
+        return int64(t) * after - shift
+
+    @cuda.jit(device=True)
+    def inside(n, e, first, columns):
         """Whether element e of access n is in the row."""
-        if aligned:
-            return n < unguarded or int64(t) * VECTOR + n * row_threads * VECTOR < columns
-        return n * VECTOR + e < unguarded or int64(t) + (n * VECTOR + e) * row_threads < columns
+        if single:
+            return n * VECTOR + e < unguarded or first + (n * VECTOR + e) * row_threads < columns
+        column = first + n * row_threads * VECTOR + (e if shifted else 0)
+        begun = n > 0 or not shifted or column >= 0
+        return begun and (n < unguarded or column < columns)
 
     @cuda.jit(device=True)
-    def load_row(x, row, t, values):
+    def load_row(x, row, first, values):
+        last = int64(x.shape[1] - 1)
         for n in range(accesses):
-            if aligned:
-                column = int64(t) * VECTOR + n * row_threads * VECTOR
-                clamped = column if n < unguarded else min(column, int64(x.shape[1] - VECTOR))
+            column = first + n * row_threads * VECTOR
+            if access == "aligned":
+                clamped = column if n < unguarded else min(column, last - (VECTOR - 1))
                 four = load4_streaming(x, (row, clamped))
                 values[n, 0], values[n, 1], values[n, 2], values[n, 3] = four
+            elif shifted:
+                whole = n < unguarded or column + (VECTOR - 1) <= last
+                if whole and (n > 0 or column >= 0):
+                    four = load4_streaming(x, (row, column))
+                    values[n, 0], values[n, 1], values[n, 2], values[n, 3] = four
+                else:
+                    for e in range(VECTOR):
+                        clamped = max(min(column + e, last), int64(0))
+                        values[n, e] = load_streaming(x, (row, clamped))
             else:
                 for e in range(VECTOR):
-                    column, last = int64(t) + (n * VECTOR + e) * row_threads, int64(x.shape[1] - 1)
+                    column = first + (n * VECTOR + e) * row_threads
                     clamped = column if n * VECTOR + e < unguarded else min(column, last)
                     values[n, e] = load_streaming(x, (row, clamped))
 
     @cuda.jit(device=True)
-    def store_row(out, row, t, values):
+    def store_row(out, row, first, values):
+        last = int64(out.shape[1] - 1)
         for n in range(accesses):
-            if aligned:
-                column = int64(t) * VECTOR + n * row_threads * VECTOR
-                if n < unguarded or column < out.shape[1]:
-                    four = values[n, 0], values[n, 1], values[n, 2], values[n, 3]
-                    store4_streaming(out, (row, column), four)
-            else:
+            column = first + n * row_threads * VECTOR
+            if single:
                 for e in range(VECTOR):
-                    column = int64(t) + (n * VECTOR + e) * row_threads
-                    if n * VECTOR + e < unguarded or column < out.shape[1]:
+                    column = first + (n * VECTOR + e) * row_threads
+                    if n * VECTOR + e < unguarded or column <= last:
                         store_streaming(out, (row, column), values[n, e])
+                continue
+            whole = n < unguarded or column + (VECTOR - 1) <= last
+            if whole and (n > 0 or not shifted or column >= 0):
+                four = values[n, 0], values[n, 1], values[n, 2], values[n, 3]
+                store4_streaming(out, (row, column), four)
+            elif shifted:
+                for e in range(VECTOR):
+                    if 0 <= column + e <= last:
+                        store_streaming(out, (row, column + e), values[n, e])
 
-    return load_row, inside, store_row
+    return first_of, load_row, inside, store_row
 
 
 #: Elements of the longest row, by alignment: 1,024 threads have 64 registers each, and where single
@@ -365,7 +403,7 @@ LONGEST = {True: 32_768, False: 16_384}
 
 
 @functools.cache
-def registers(dtype: str, config: SoftmaxConfig, aligned: bool, unguarded: int = 0) -> Callable:
+def registers(dtype: str, config: SoftmaxConfig, access: str, unguarded: int = 0) -> Callable:
     """Step 3, of (x, out): each row is read once, kept in registers, and written.
 
     Mapping: block (row_threads, rows), thread (t, r) of block b works on row ``b * rows + r``, on
@@ -380,7 +418,7 @@ def registers(dtype: str, config: SoftmaxConfig, aligned: bool, unguarded: int =
     of_row = exchange(row_threads, block_rows) if warps > 1 else None
     if blocks > 1:
         of_row = exchange_in_cluster(threads, blocks)
-    load_row, inside, store_row = part_of_row(config, aligned, unguarded)
+    first_of, load_row, inside, store_row = part_of_row(config, access, unguarded)
 
     @cuda.jit(max_registers=most_registers(threads * block_rows))
     def softmax_registers(x, out):
@@ -393,12 +431,14 @@ def registers(dtype: str, config: SoftmaxConfig, aligned: bool, unguarded: int =
         row = int32(cuda.blockIdx.x) * block_rows + int32(cuda.threadIdx.y)
         if blocks > 1:
             t, row = t + cluster_rank() * int32(threads), row // int32(blocks)
-        load_row(x, min(row, int32(x.shape[0] - 1)), t, row_elements)
+        clamped = min(row, int32(x.shape[0] - 1))
+        first = first_of(x, clamped, t)
+        load_row(x, clamped, first, row_elements)
         largest, total = LOWEST, ZERO
         for n in range(accesses):
             for e in range(VECTOR):
                 value = float32(row_elements[n, e])
-                values[n, e] = value if inside(n, e, t, columns) else MINUS_INFINITY
+                values[n, e] = value if inside(n, e, first, columns) else MINUS_INFINITY
             left, right = larger(values[n, 0], values[n, 1]), larger(values[n, 2], values[n, 3])
             largest = larger(largest, larger(left, right))
         largest = largest_of(largest)
@@ -417,7 +457,7 @@ def registers(dtype: str, config: SoftmaxConfig, aligned: bool, unguarded: int =
             for e in range(VECTOR):
                 row_elements[n, e] = element(values[n, e] * scale)
         if row < x.shape[0]:
-            store_row(out, row, t, row_elements)
+            store_row(out, row, first, row_elements)
 
     return softmax_registers
 
@@ -434,14 +474,31 @@ class RowProblem(NamedTuple):
     columns: int
     dtype: str
     aligned: bool  # whole rows can be accessed four elements at a time
+    shifted: bool = False  # not from their begin on, but from the same columns on in all arrays
 
     @classmethod
     def of(cls, *arrays: Array) -> RowProblem:
-        return cls(*arrays[0].shape, name_of(arrays[0].dtype), rows_are_aligned(*arrays))
+        shape, dtype, aligned = arrays[0].shape, arrays[0].dtype, rows_are_aligned(*arrays)
+        size = VECTOR * dtype.itemsize
+        shifted = all(
+            address_of(array) % size == (array.strides[0] - arrays[0].strides[0]) % size == 0
+            for array in arrays
+        )
+        return cls(*shape, name_of(dtype), aligned, shifted and not aligned)
+
+    @property
+    def access(self) -> str:
+        """How kernels in registers access rows: see `part_of_row`."""
+        return "aligned" if self.aligned else "shifted" if self.shifted else "single"
 
     def config(self, most: int, in_warp: int | None = None) -> SoftmaxConfig:
         """The config of a step in registers, of at most so many accesses a thread."""
-        return config_for(self.columns, most, in_warp, self.rows)
+        return config_for(self.reach, most, in_warp, self.rows)
+
+    @property
+    def reach(self) -> int:
+        """Columns of accesses of four that hold a row wherever it begins."""
+        return self.columns + (VECTOR - 1 if self.access == "shifted" else 0)
 
 
 def _three_passes(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
@@ -456,7 +513,7 @@ def _online(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
 
 def _registers(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
     in_warp, most = most_accesses(problem.dtype, problem.aligned)
-    config, (rows, columns) = problem.config(most, in_warp), problem[:2]
+    config, rows, columns = problem.config(most, in_warp), problem.rows, problem.reach
     threads = config.row_threads
     while VECTOR * threads < columns and BESIDE < rows * threads <= TWICE.get(threads, 0) // 2:
         threads *= 2
@@ -468,8 +525,8 @@ def _registers(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
 
 
 def _in_registers(problem: RowProblem, config: SoftmaxConfig, *arrays: Array) -> list[Launch]:
-    unguarded = config.unguarded(problem.columns, problem.aligned)
-    kernel = registers(problem.dtype, config, problem.aligned, unguarded)
+    unguarded = config.unguarded(problem.columns, problem.access)
+    kernel = registers(problem.dtype, config, problem.access, unguarded)
     grid = ceil_div(problem.rows, config.rows) * config.blocks
     return [Launch(kernel, grid, (config.row_threads // config.blocks, config.rows), arrays)]
 
@@ -496,10 +553,10 @@ def cluster_config(columns: int) -> SoftmaxConfig:
 
 
 def _clusters(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
-    return _in_registers(problem, cluster_config(problem.columns), x, out)
+    return _in_registers(problem, cluster_config(problem.reach), x, out)
 
 
-_beyond = row_limit(lambda aligned: 8 * 1024 * CLUSTER_ACCESSES * VECTOR)
+_beyond = row_limit({True: 229_376, False: 229_373}.get)  # 8 x 1,024 x CLUSTER_ACCESSES x VECTOR
 
 
 def _no_cluster(problem: RowProblem) -> str:

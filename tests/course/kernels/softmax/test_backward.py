@@ -22,7 +22,7 @@ def test_gradients_of_long_rows(rng, shape):
 def test_whole_rows_are_read_and_written_in_wide_accesses(rng):
     dy, y = rng.normal(0, 1, (2, 4, 1024)).astype(np.float32)
     config = config_for(1024, back.MOST_ACCESSES["float32"])
-    kernel = back.backward_in_registers("float32", config, True)
+    kernel = back.backward_in_registers("float32", config, "aligned")
     grid = 4 // config.rows, (config.row_threads, config.rows)
     report = trace(kernel, *grid, dy, y, np.empty_like(dy))
     assert report.total("global", "load").requests == 2 * dy.nbytes / 512
@@ -31,10 +31,10 @@ def test_whole_rows_are_read_and_written_in_wide_accesses(rng):
 
 @needs_compiler
 @pytest.mark.parametrize("target", ["sm_75", "sm_90"])
-@pytest.mark.parametrize("aligned", [True, False])
-def test_the_longest_rows_in_registers_leave_a_block_that_can_be_launched(aligned, target):
-    config = config_for(back.LONGEST[aligned], back.MOST_ACCESSES["float32"])
-    kernel = back.backward_in_registers("float32", config, aligned)
+@pytest.mark.parametrize("access", ["aligned", "shifted", "single"])
+def test_the_longest_rows_in_registers_leave_a_block_that_can_be_launched(access, target):
+    config = config_for(back.LONGEST[access == "aligned"], back.MOST_ACCESSES["float32"])
+    kernel = back.backward_in_registers("float32", config, access)
     facts = compiled(kernel, f"void({', '.join(['float32[:, :]'] * 3)})", target)
     assert facts.registers * config.row_threads <= 65_536
     assert facts.local_bytes == facts.spills == 0

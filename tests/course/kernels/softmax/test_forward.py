@@ -39,7 +39,7 @@ def test_a_sum_of_bfloat16_is_float32():
 
 def test_registers_reads_whole_rows_in_whole_sectors(rng):
     x, config = rng.normal(0, 3, (4, 1536)).astype(np.float32), forward.config_for(1536)
-    kernel = forward.registers("float32", config, True)
+    kernel = forward.registers("float32", config, "aligned")
     block = config.row_threads, config.rows
     report = trace(kernel, 4 // config.rows, block, x, np.empty_like(x))
     assert report.total("global", "load").sectors == x.nbytes / 32
@@ -55,10 +55,10 @@ def test_every_length_has_a_config_that_holds_it():
 
 
 @needs_compiler
-@pytest.mark.parametrize("aligned", [True, False])
-def test_the_longest_rows_in_registers_leave_a_block_that_can_be_launched(aligned):
-    longest = forward.LONGEST[aligned]
-    kernel = forward.registers("float32", forward.config_for(longest), aligned)
+@pytest.mark.parametrize("access", ["aligned", "shifted", "single"])
+def test_the_longest_rows_in_registers_leave_a_block_that_can_be_launched(access):
+    longest = forward.LONGEST[access == "aligned"]
+    kernel = forward.registers("float32", forward.config_for(longest), access)
     facts = compiled(kernel, "void(float32[:, :], float32[:, :])", "sm_90")
     assert facts.registers * forward.config_for(longest).row_threads <= 65_536
     assert facts.local_bytes == facts.spills == 0
