@@ -12,6 +12,7 @@ what warns.
 
 import atexit
 import contextlib
+import gc
 import marshal
 import pickle
 from dataclasses import dataclass, field
@@ -142,6 +143,7 @@ def begin() -> None:
     global _begun
     if not _begun:
         _begun = True
+        atexit.register(gc.freeze)  # no search for what can go while all goes
         atexit.register(save)
 
 
