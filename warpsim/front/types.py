@@ -332,6 +332,11 @@ class Typer(Expressions):
             joined = self.join([(("entry", node), entry), *back])
             if joined == current:
                 break
+            # what a pass sets anew changes nothing in the next if nobody reads it before
+            if not loop[ast.Break] and current.items() <= joined.items():
+                if not any(read.id in joined.keys() - current for read in self.typing.doubtful):
+                    leaving = joined
+                    break
             current = joined
         self.note(node, endless)
         exits = [(("exit", node), None if endless else leaving)]
