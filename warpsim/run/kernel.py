@@ -136,18 +136,13 @@ class Kernel:
         most = current().threads_per_block
         return most if signature is not None else dict.fromkeys(self.overloads, most)
 
-    def inspect_types(self, file: Any = None) -> None:
-        """Print the source, and below each line the types of the variables that it sets."""
-        for overload in list(self.overloads.values()):
-            overload.inspect_types(file)
-
     def _only_compiled(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
             "the simulator compiles no machine code, so there are no registers and no assembly to "
-            "look at; they need the CUDA compiler"
+            "look at; they need the CUDA compiler. Types of variables: overloads[...].typemap"
         )
 
-    inspect_asm = inspect_llvm = inspect_sass = get_regs_per_thread = _only_compiled
+    inspect_types = inspect_asm = inspect_llvm = inspect_sass = get_regs_per_thread = _only_compiled
     get_shared_mem_per_block = get_local_mem_per_thread = get_const_mem_size = _only_compiled
 
     def __repr__(self) -> str:
@@ -207,27 +202,14 @@ class Overload:
 
     _type_annotation = property(lambda self: self)
 
-    def _variables(self) -> list[tuple[int, str, types.Type]]:
-        """Line, name and type of each argument and of what is assigned to."""
-        typing = program_of(self.kernel).typing(self.signature)
-        taken = zip(typing.source.arguments, typing.arguments, strict=True)
-        set_ = ((node, kind) for node, kind in typing.targets.items() if isinstance(node, ast.Name))
-        assigned = [(typing.source.line(node), node.id, kind) for node, kind in set_]
-        return [(1, *one) for one in taken] + assigned
-
     @property
     def typemap(self) -> dict[str, types.Type]:
         """The types of the variables, by name; of several the first."""
-        return {name: kind for _, name, kind in reversed(self._variables())}
-
-    def inspect_types(self, file: Any = None) -> None:
-        """Print the source with the types of its variables."""
-        text, found = [f"{self.kernel.__name__} {self.signature}", "-" * 80], self._variables()
-        for number, line in enumerate(program_of(self.kernel).source.text.splitlines(), 1):
-            margin = " " * (len(line) - len(line.lstrip()))
-            here = {name: kind for at, name, kind in found if at == number}
-            text += [line, *(f"{margin}# {name} :: {kind}" for name, kind in here.items())]
-        print(*text, "=" * 80, sep="\n", file=file)
+        typing = program_of(self.kernel).typing(self.signature)
+        given = [*zip(typing.source.arguments, typing.arguments, strict=True)]
+        targets = typing.targets.items()
+        made = [(node.id, kind) for node, kind in targets if isinstance(node, ast.Name)]
+        return dict(reversed(given + made))
 
     @property
     def cooperative(self) -> bool:
