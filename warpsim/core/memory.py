@@ -49,17 +49,12 @@ class Array:
         self.pending = None  # traced shared arrays: elements that asynchronous copies fill
         self.rows = None  # local, of numbers: a row of all lanes for each element
 
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.itemsize
-
-    @property
-    def byte_strides(self) -> tuple[int, ...]:
-        return tuple(stride * self.itemsize for stride in self.strides)
+    size = property(lambda self: math.prod(self.shape))
+    nbytes = property(lambda self: self.size * self.itemsize)
+    byte_strides = property(lambda self: tuple(step * self.itemsize for step in self.strides))
+    transposed = property(
+        lambda self: self.derived(self.shape[::-1], self.strides[::-1], self.offset)
+    )
 
     def row(self, index: tuple) -> int | None:
         """Element number of an index that is the same for all lanes, and inside; None else."""
@@ -75,10 +70,6 @@ class Array:
                 return None
             place += i * stride
         return place
-
-    @property
-    def transposed(self) -> "Array":
-        return self.derived(self.shape[::-1], self.strides[::-1], self.offset)
 
     def derived(self, shape, strides, offset) -> "Array":
         array = Array(self.flat, shape, strides, self.space, self.name, offset, self.root)

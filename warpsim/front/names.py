@@ -179,19 +179,16 @@ class Source:
         return self.told[ask]
 
     #: All nodes of the tree but operators and contexts, the calls, how often it reads each name.
-    nodes = property(lambda self: self.once(_nodes))
-    calls = property(lambda self: self.once(_calls))
-    loads = property(lambda self: self.once(_loads))
+    nodes = property(lambda self: self.once(_ASKED["nodes"]))
+    calls = property(lambda self: self.once(_ASKED["calls"]))
+    loads = property(lambda self: self.once(_ASKED["loads"]))
+    #: Whether numba-cuda-mlir's rules type it.
+    of_the_successor = property(lambda self: marked(self.function))
 
     def renewed(self, function: FunctionType) -> "Source":
         """The source of a function that is read like this one."""
         environment = {**function.__globals__, **_outer_variables(function)}
         return replace(self, function=function, environment=environment)
-
-    @property
-    def of_the_successor(self) -> bool:
-        """Whether numba-cuda-mlir's rules type it."""
-        return marked(self.function)
 
     def line(self, node: ast.AST) -> int:
         """The node's line, counted from the line of ``def`` as 1."""
@@ -348,16 +345,11 @@ class Site:
     copied: bool = field(default=False, compare=False)  # a load whose value only the store takes
 
 
-def _nodes(source: Source) -> list[ast.AST]:
-    return walk(source.tree)
-
-
-def _calls(source: Source) -> list[ast.Call]:
-    return [node for node in source.nodes if isinstance(node, ast.Call)]
-
-
-def _loads(source: Source) -> dict[str, int]:
-    return names(source.tree, ast.Load)
+_ASKED: dict[str, Callable[[Source], Any]] = {
+    "nodes": lambda source: walk(source.tree),
+    "calls": lambda source: [node for node in source.nodes if isinstance(node, ast.Call)],
+    "loads": lambda source: names(source.tree, ast.Load),
+}
 
 
 def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:

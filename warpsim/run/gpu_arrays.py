@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.core.interface import device_memory
-from warpsim.core.memory import contiguous_strides
+from warpsim.core.memory import contiguous_strides, leaves
 
 #: The copy starts at an address of the GPU that is a multiple of this: elements stay aligned.
 ALIGNMENT = 16
@@ -29,13 +29,10 @@ def _bounds(interface: dict[str, Any]) -> tuple[int, int]:
 
 
 def _on_a_gpu(values: tuple) -> Iterator[Any]:
-    for value in values:
+    for value in leaves(values):
         value = value.value if hasattr(value, "direction") else value
-        if isinstance(value, tuple):
-            yield from _on_a_gpu(value)
-        elif hasattr(value, "__cuda_array_interface__") and not isinstance(value, np.ndarray):
-            if device_memory(value) is None:
-                yield value
+        if hasattr(value, "__cuda_array_interface__") and device_memory(value) is None:
+            yield value
 
 
 class Copies:

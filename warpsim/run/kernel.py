@@ -211,10 +211,10 @@ class Overload:
         made = [(node.id, kind) for node, kind in targets if isinstance(node, ast.Name)]
         return dict(reversed(given + made))
 
-    @property
-    def cooperative(self) -> bool:
-        """Does it wait for the whole grid?"""
-        return program_of(self.kernel).lane_program(self.signature, False, False).cooperative
+    #: Does it wait for the whole grid?
+    cooperative = property(
+        lambda self: program_of(self.kernel).lane_program(self.signature, False, False).cooperative
+    )
 
     def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
         return launch.most_at_once(dimensions(blockdim, "blockdim"), current())

@@ -18,7 +18,6 @@ from warpsim.code.programs import program_of
 from warpsim.core.masks import EndlessLoop
 from warpsim.core.memory import Array, arrays, leaves
 from warpsim.front.names import Site, Source, Unsupported
-from warpsim.front.nodes import walk
 from warpsim.run.control import Control
 from warpsim.run.replay import SilentMemory, SilentObserver, by_field, stand_ins
 from warpsim.run.state import geometry
@@ -168,7 +167,7 @@ def _dtype(leaf: Any) -> np.dtype:
 
 def _numbers_in(source: Source, seen: set[FunctionType]) -> Iterator[Any]:
     """What stands, or has a name, in the text of a function and of those that it calls."""
-    for node in walk(source.tree):
+    for node in source.nodes:
         value = source.static(node)
         if isinstance(node, ast.Compare) and ast.dump(node.left) == ast.dump(node.comparators[0]):
             yield math.nan  # nothing else differs from itself

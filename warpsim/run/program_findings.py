@@ -3,7 +3,6 @@
 Their places are files and lines there.
 """
 
-import ast
 import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 from warpsim.code.programs import program_of
 from warpsim.core.words import count, wrapped
 from warpsim.front.names import Source, Unsupported
-from warpsim.front.nodes import walk
 from warpsim.watch.findings import MOST_TOLD, Finding, cost_findings, told
 
 
@@ -32,8 +30,8 @@ def reached(kernel: Source) -> list[Source]:
     """A kernel and the device functions that it may call, each once."""
     found = [kernel]
     for source in found:  # grows meanwhile
-        for node in walk(source.tree):
-            function = source.static(node.func) if isinstance(node, ast.Call) else None
+        for node in source.calls:
+            function = source.static(node.func)
             if not hasattr(function, "py_func"):
                 continue
             try:

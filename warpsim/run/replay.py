@@ -129,9 +129,7 @@ class Transcript:
         if other is not None and other[0] == who and other[1] != event:
             raise Differs(words, site)
 
-    @property
-    def everywhere(self) -> str:
-        return self.fill if self.only is None else ELSEWHERE
+    everywhere = property(lambda self: self.fill if self.only is None else ELSEWHERE)
 
     def keep_compared(self, place: tuple, active: ndarray, marks: ndarray):
         """Remember a comparison of the first run, or look it up: its threads and its marks."""
