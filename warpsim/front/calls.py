@@ -5,6 +5,7 @@ import copy
 import math
 from collections.abc import Hashable
 from enum import Enum
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -98,8 +99,7 @@ def call(typer: Any, node: ast.Call) -> types.Type:
         _check_device(typer, node, function)
         return _device(typer, node, function)
     if getattr(function, "__name__", "") in ("carray", "farray"):
-        cure = "Give the kernel the array, or declare the address as a CPointer."
-        raise source.unsupported(node, f"an array of an address, {ast.unparse(node)},", cure)
+        return _of_a_pointer(typer, node, function.__name__)
     if isinstance(function, type) and issubclass(function, tuple) and hasattr(function, "_fields"):
         all_by_position(source, function, node)
         kinds = [plain(typer.expression(argument)) for argument in node.args]
@@ -248,6 +248,27 @@ def _spread(typer: Any, node: ast.Call) -> None:
                 value = ast.copy_location(Once(value, place, number == 0), argument)
             arguments.append(ast.copy_location(ast.Subscript(value, index, ast.Load()), argument))
     node.args = arguments
+
+
+def _of_a_pointer(typer: Any, node: ast.Call, name: str) -> types.Type:
+    """``carray(p, (2, n))`` as ``p[: 2 * n].reshape(2, n)``; of ``farray`` the axes in reverse."""
+    given = dict(zip(("address", "shape", "dtype"), node.args, strict=False))
+    given |= {keyword.arg: keyword.value for keyword in node.keywords}
+    pointer, shape, dtype = map(given.get, ("address", "shape", "dtype"))
+    kind = typer.expression(pointer) if pointer and shape else None
+    element = constant_dtype(typer, dtype) if dtype else getattr(kind, "dtype", None)
+    if not isinstance(kind, Pointer) or element != kind.dtype:
+        cure = "Give the kernel the array, or declare the address as a CPointer of the dtype."
+        raise typer.source.unsupported(node, f"an array of an address, {ast.unparse(node)},", cure)
+    sizes = shape.elts if isinstance(shape, ast.Tuple) else [shape]
+    size = reduce(lambda one, other: ast.BinOp(one, ast.Mult(), other), sizes)
+    flat = ast.Subscript(pointer, ast.Slice(None, size), ast.Load())
+    node.func = ast.Attribute(flat, "reshape", ast.Load())
+    node.args, node.keywords = sizes, []
+    if name == "farray":
+        turned = ast.Call(node.func, sizes[::-1], [])
+        node.func, node.args = ast.Attribute(turned, "transpose", ast.Load()), []
+    return call(typer, ast.fix_missing_locations(node))
 
 
 def _check_ufunc(source: Source, node: ast.Call, function: np.ufunc) -> None:

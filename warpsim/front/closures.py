@@ -1,6 +1,7 @@
 """Functions that a kernel defines for itself: each becomes a device function.
 
-What such a function reads of the kernel's variables is handed to it as further arguments.
+What such a function reads of the kernel's variables is handed to it as further arguments; what it
+declares ``nonlocal`` comes back as its result.
 """
 
 import ast
@@ -21,7 +22,9 @@ class Inner:
     py_func: FunctionType  # for its name and its parameters; never run
     tree: ast.FunctionDef
     outer: Source
-    free: list[str] = field(default_factory=list)  # variables of the kernel that it reads
+    outward: list[str]  # variables of the kernel that it sets
+    free: list[str] = field(default_factory=list)  # those that it reads
+    alone: set[ast.Call] = field(default_factory=set)  # calls that set them
     made: Any = None
 
     @property
@@ -86,6 +89,16 @@ class _Taker(ast.NodeTransformer):
             node.func = ast.copy_location(ast.Name(name, ast.Load()), node.func)
         return node
 
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        """``add(v)``, which sets ``total`` and ``calls``, as ``total, calls = add(v)``."""
+        self.generic_visit(node)
+        inner = _called(node.value, self.found)
+        if inner is None or not inner.outward:
+            return node
+        inner.alone.add(node.value)
+        made = ast.Assign([_together(inner.outward, ast.Store())], node.value)
+        return ast.fix_missing_locations(ast.copy_location(made, node))
+
     def _take(self, tree: ast.FunctionDef) -> ast.stmt:
         spec = tree.args
         if tree.name in self.found:
@@ -94,17 +107,34 @@ class _Taker(ast.NodeTransformer):
             raise self.source.unsupported(tree, "a function inside a kernel with * or **")
         if tree.name in names(tree, ast.Load) and tree.name not in {one.arg for one in spec.args}:
             raise self.source.refused(tree, f"{tree.name} reads itself, which is no value yet")
-        if any(isinstance(part, ast.Nonlocal) for part in walk(tree)):
-            what = "nonlocal in a function inside a kernel"
-            raise self.source.unsupported(tree, what, "Return the value, and assign it outside.")
+        nonlocals = [part for part in tree.body if isinstance(part, ast.Nonlocal)]
+        outward = list(dict.fromkeys(name for part in nonlocals for name in part.names))
+        ends = [part for part in walk(tree) if isinstance(part, ast.Return)] if outward else []
+        if any(part.value for part in ends):
+            raise self.source.unsupported(tree, "a function with nonlocal variables and a result")
+        if outward:
+            ends.append(ast.copy_location(ast.Return(), tree.body[-1]))
+            tree.body = [*(part for part in tree.body if part not in nonlocals), ends[-1]]
+        for part in ends:
+            part.value = _together(outward, ast.Load())
+            ast.fix_missing_locations(part)
         if MISSING in map(folded, spec.defaults):
             raise self.source.unsupported(tree, "a default value that is no literal")
         stub = ast.fix_missing_locations(ast.Expression(ast.Lambda(spec, ast.Constant(None))))
         space = {"__name__": self.source.function.__module__}
         made = eval(compile(stub, "<inside a kernel>", "eval"), space)
         made.__name__ = tree.name
-        self.found[tree.name] = Inner(made, tree, self.source)
+        self.found[tree.name] = Inner(made, tree, self.source, outward)
         return ast.copy_location(ast.Pass(), tree)
+
+
+def _together(names: list[str], context: ast.expr_context) -> ast.Tuple:
+    return ast.Tuple([ast.Name(name, context) for name in names], context)
+
+
+def _called(node: ast.AST, inners: dict[str, Any]) -> Inner | None:
+    found = inners.get(getattr(node.func, "id", None)) if isinstance(node, ast.Call) else None
+    return found if isinstance(found, Inner) else None
 
 
 def _reads(tree: ast.AST) -> set[str]:
@@ -115,9 +145,9 @@ def _find_free(found: dict[str, Inner]) -> None:
     """The kernel's variables that each function reads, itself or by another one."""
     for inner in found.values():
         own = {argument.arg for argument in inner.tree.args.args}
-        stores, reads = ({*names(inner.tree, way)} for way in (ast.Store, ast.Load))
-        free = (reads & inner.outer.assigned) - own - stores - inner.outer.constants.keys()
-        inner.free = sorted(free)
+        own |= {*names(inner.tree, ast.Store)}.difference(inner.outward)
+        read = inner.outer.assigned.intersection(names(inner.tree, ast.Load))
+        inner.free = sorted(read - own - inner.outer.constants.keys())
     for _ in found:  # as many calls as one may be away
         for inner in found.values():
             for name in _reads(inner.tree) & found.keys():
@@ -128,8 +158,11 @@ def _find_free(found: dict[str, Inner]) -> None:
 def hand_over(source: Source) -> None:
     """Calls of functions inside a kernel hand over its variables."""
     for node in walk(source.tree):
-        called = getattr(node.func, "id", None) if isinstance(node, ast.Call) else None
-        inner = None if called in source.assigned else source.environment.get(called)
-        if isinstance(inner, Inner):
-            handed = (ast.Name(name, ast.Load()) for name in inner.free)
-            node.args += [ast.copy_location(one, node) for one in handed]
+        inner = _called(node, source.environment)
+        if inner is None or node.func.id in source.assigned:
+            continue
+        if inner.outward and node not in inner.alone:
+            text = f"a call of {inner.tree.name}, which sets nonlocal variables, in an expression"
+            raise source.unsupported(node, text)
+        handed = (ast.Name(name, ast.Load()) for name in inner.free)
+        node.args += [ast.copy_location(one, node) for one in handed]

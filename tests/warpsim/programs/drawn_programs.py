@@ -308,7 +308,7 @@ PUBLISHED = {
     "only here refused": (
         r"(the call of (range|slice|iter|next|callable)|in of array|is between values of type)\b"
         r"[^\n]* is not supported by the simulator",
-        r"(complex of two complex numbers|of a whole array|nonlocal in a function inside a kernel|"
+        r"(complex of two complex numbers|of a whole array|nonlocal variables and a result|"
         r"a value that may be None: [^\n]*) is not supported by the simulator",
         r"np\.\w+ is not available in a kernel here",
         r"getitem\(array\([^)]*\), array\(",

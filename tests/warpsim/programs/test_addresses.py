@@ -1,4 +1,4 @@
-"""Addresses: pointers as arguments, the address of an array."""
+"""Addresses: pointers as arguments, arrays made of them, the address of an array."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from numba import float32, int32, types, uint8, uint32
 from numba.core.errors import TypingError
 
-from warpsim import KernelError, cuda
+from warpsim import KernelError, cuda, trace
 from warpsim.front.names import Unsupported
 
 try:
@@ -51,13 +51,49 @@ def test_a_pointer_has_no_size_and_no_shape(code):
 
 
 @pytest.mark.parametrize("make", [carray, farray])
-def test_an_array_made_of_an_address_is_refused_by_name(make):
+def test_an_array_is_made_of_a_pointer(make):
+    @cuda.jit(types.void(types.CPointer(float32), int32, types.float64[:]))
+    def kernel(p, rows, out):
+        a = make(p, (rows, 3), dtype=float32)
+        i = cuda.grid(1)
+        if i < rows:
+            out[i] = a[i, 0] + 10 * a[i, 2]
+            a[i, 1] = -1
+
+    values = np.arange(6, dtype=np.float32)
+    x, out = cuda.to_device(values), np.zeros(2)
+    kernel[1, 32](x.gpu_data.device_pointer, 2, out)
+    matrix = values.reshape((2, 3), order="F" if make is farray else "C")
+    assert list(out) == list(matrix[:, 0] + 10 * matrix[:, 2])
+    assert (x.copy_to_host() == -1).sum() == 2
+    with pytest.raises(ValueError, match=r"p has 6 elements, the shape is \(3, 3\)"):
+        kernel[1, 32](x.gpu_data.device_pointer, 3, out)
+
+
+def test_a_race_over_a_pointer_is_found():
+    @cuda.jit(types.void(types.CPointer(float32), float32[:]))
+    def kernel(p, x):
+        a = carray(p, 4)
+        i = cuda.grid(1)
+        a[i] = 1
+        x[3 - i] = 2
+
+    x = cuda.to_device(np.zeros(4, np.float32))
+    report = trace(kernel, 1, 4, x.gpu_data.device_pointer, x)
+    assert "race" in {finding.kind for finding in report.findings}
+
+
+@pytest.mark.parametrize("kind", [types.intp, types.CPointer(int32)])
+def test_an_array_of_another_address_is_refused_by_name(kind):
     @cuda.jit
     def kernel(address, out):
-        out[0] = make(address, (2, 3), float32)[0, 0]
+        out[0] = carray(address, (2, 3), float32)[0, 0]
 
-    with pytest.raises(Unsupported, match=r"an array of an address(.|\n)*CPointer"):
-        kernel[1, 1](cuda.to_device(np.zeros(6)).gpu_data.device_pointer, np.zeros(1))
+    x = cuda.to_device(np.zeros(6, np.int32))
+    with pytest.raises(Unsupported, match=r"an array of an address, carray(.|\n)*CPointer"):
+        cuda.jit(types.void(kind, types.float64[:]))(kernel.py_func)[1, 1](
+            x.gpu_data.device_pointer, np.zeros(1)
+        )
 
 
 def test_an_array_tells_its_address():

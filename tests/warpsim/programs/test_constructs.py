@@ -60,7 +60,7 @@ LINES = [
     "z = x[:, None]\no[A] += z[n, 0] + x[None, :][0, B] + z.T[0, n]",
     "z = y[..., None]\no[A] += z[1, n, 0] + y[np.newaxis, 1, :][0, B]",
     "o[A] += y.T[n, 1] + y.reshape(-1)[B] + y[:, n].T[1]",
-    "def add(v):\n    m = n\n    m += v\n    return m\no[A] += add(B) + add(A)",
+    "def add(v):\n    nonlocal n\n    n += v\nadd(B)\nadd(A)\no[A] += n",
     "o[A] += (lambda v: v * B)(n) + (2.5).conjugate()",
     "MATCH",
 ]

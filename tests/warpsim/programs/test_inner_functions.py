@@ -43,6 +43,30 @@ def test_it_reads_the_kernels_variables_as_they_are_when_it_is_called():
     assert results(kernel) == [expected(i) for i in range(9)]
 
 
+def test_what_it_declares_nonlocal_is_the_kernels():
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        total, calls = 0, 0
+
+        def add(v):
+            nonlocal total, calls
+            if v == 5:
+                return
+            for j in range(v):
+                total += j
+            calls += 1
+
+        add(i)
+        add(3)
+        out[i] = total * 10 + calls
+
+    def expected(i):
+        return 31 if i == 5 else (sum(range(i)) + 3) * 10 + 2
+
+    assert results(kernel) == [expected(i) for i in range(9)]
+
+
 def test_one_may_call_another():
     @cuda.jit
     def kernel(x, out):
@@ -102,18 +126,18 @@ def test_a_store_stays_under_a_name_that_once_held_a_local_array():
 
 def test_what_cannot_be_kept_is_refused():
     @cuda.jit
-    def sets(x, out):
+    def in_an_expression(x, out):
         n = 0
 
         def count():
             nonlocal n
             n = n + 1
 
-        count()
-        out[0] = n
+        if count() is None:
+            out[0] = n
 
-    with pytest.raises(Unsupported, match="nonlocal in a function inside a kernel"):
-        results(sets)
+    with pytest.raises(Unsupported, match="count, which sets nonlocal variables, in an expression"):
+        results(in_an_expression)
 
     @cuda.jit
     def twice(x, out):
