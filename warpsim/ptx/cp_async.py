@@ -15,7 +15,7 @@ from numpy import ndarray
 
 from warpsim.core.memory import Array
 from warpsim.front.names import typing_error
-from warpsim.ptx.instruction import GENERIC, SHARED, VOID, WORD, Ptx, address, assembly, instruction
+from warpsim.ptx.instruction import GENERIC, SHARED, Ptx, instruction
 from warpsim.ptx.memory import Accesses, unfit
 
 
@@ -145,16 +145,9 @@ def copy8_async(to, index, source, place, count):
     Only the first ``count`` are read, the rest of the eight becomes 0. Both places are at multiples
     of 16 bytes. The copy is waited for as those of `copy_async`.
     """
-
-    def generate(context, builder, signature, args):
-        source, _ = address(context, builder, signature, args, 2, GENERIC)
-        size = builder.shl(context.cast(builder, args[4], signature.args[4], types.uint32), WORD(1))
-        to = address(context, builder, signature, args, 0)
-        text = "cp.async.cg.shared.global [$0], [$1], 16, $2;"
-        assembly(builder, VOID, [to, (source, "l"), (size, "r")], text)
-        return context.get_dummy_value()
-
-    return generate
+    text = "{ .reg .b32 size; shl.b32 size, $2, 1; "
+    text += "cp.async.cg.shared.global [$0], [$1], 16, size; }"
+    return Ptx(text, spaces=(SHARED, GENERIC))
 
 
 @instruction(twin=AsyncCopies.commit_copies)

@@ -11,19 +11,16 @@ Source: NVIDIA, PTX ISA, "Warp-level matrix instructions": ldmatrix, stmatrix, m
 Fragments for mma.m16n8k16 with floating point type" and for m16n8k8; cvt.
 """
 
+import itertools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
 from numpy import ndarray
 
 from warpsim.core import number_types
 from warpsim.core.memory import Array
 from warpsim.front.names import typing_error
-from warpsim.ptx.instruction import CONVERGENT, FLOAT, TYPES, WORD, Ptx, assembly, instruction
+from warpsim.ptx.instruction import CONVERGENT, TYPES, Ptx, instruction
 from warpsim.ptx.memory import Accesses
 
 LANE = np.arange(32)
@@ -211,26 +208,12 @@ def _all_types(name: str, takes: list[str], kinds: tuple) -> str | None:
     return f"{name} takes ({spelled[0]}), given ({spelled[1]})"
 
 
-def _product(shape: str) -> Callable:
-    """Code of a product; the text takes a and b as words, then c."""
-
-    def generate(context, builder, signature, args):
-        c, a, b = (
-            cgutils.unpack_tuple(builder, value) if isinstance(kind, types.BaseTuple) else [value]
-            for kind, value in zip(signature.args, args, strict=True)
-        )
-        a, b = ([builder.bitcast(value, WORD) for value in part] for part in (a, b))
-        places = [f"${4 + n}" for n in range(len(a) + len(b) + 4)]
-        lists = places[: len(a)], places[len(a) : len(a) + len(b)], places[-4:]
-        operands = ", ".join("{" + ", ".join(part) + "}" for part in lists)
-        given = [(value, "r") for value in (*a, *b)] + [(value, "f") for value in c]
-        text = f"mma.sync.aligned.{shape} {{$0, $1, $2, $3}}, {operands};"
-        made = ir.LiteralStructType([FLOAT] * 4)
-        out = assembly(builder, made, given, text, "=f,=f,=f,=f", CONVERGENT)
-        parts = [builder.extract_value(out, e) for e in range(4)]
-        return context.make_tuple(builder, signature.return_type, parts)
-
-    return generate
+def _product(shape: str, a: int, b: int, bits: bool = False) -> Ptx:
+    """Code of a product, whose factors are in so many registers."""
+    ends = itertools.pairwise(itertools.accumulate((0, 4, 4, a, b)))
+    sums, c, *factors = ("{" + ", ".join(f"${n}" for n in range(*end)) + "}" for end in ends)
+    text = f"mma.sync.aligned.{shape} {sums}, {', '.join(factors)}, {c};"
+    return Ptx(text, CONVERGENT, bits=bits)
 
 
 def _mma(takes: str, kind: str, each: Callable | None = _all_types) -> Callable:
@@ -246,7 +229,7 @@ def mma_f16(c, a, b):
     2q + 1, 2q, 2q + 1. a: four uint32 of two float16, rows g, g + 8, g, g + 8, columns 2q and
     2q + 1, in the last two 8 more. b: two, rows 2q and 2q + 1, then 8 more, column g.
     """
-    return _product("m16n8k16.row.col.f32.f16.f16.f32")
+    return _product("m16n8k16.row.col.f32.f16.f16.f32", 4, 2)
 
 
 @_mma("f4x4 u4x2 u4", "f16_k8")
@@ -255,7 +238,7 @@ def mma_f16_k8(c, a, b):
 
     As `mma_f16` with the first two registers of a and the first, no tuple, of b.
     """
-    return _product("m16n8k8.row.col.f32.f16.f16.f32")
+    return _product("m16n8k8.row.col.f32.f16.f16.f32", 2, 1)
 
 
 @_mma("f4x4 f4x4 f4x2", "tf32")
@@ -266,13 +249,13 @@ def mma_tf32(c, a, b):
     a: four float32, rows g, g + 8, g, g + 8, columns q, q, q + 4, q + 4. b: two, rows q and q + 4,
     column g.
     """
-    return _product("m16n8k8.row.col.f32.tf32.tf32.f32")
+    return _product("m16n8k8.row.col.f32.tf32.tf32.f32", 4, 2, bits=True)
 
 
 @_mma("f4x4 u4x4 u4x2", "bf16", each=None)
 def mma_bf16(c, a, b):
     """``mma_bf16(c, a, b)``: c + a b as `mma_f16`, of bfloat16; needs 8.0."""
-    return _product("m16n8k16.row.col.f32.bf16.bf16.f32")
+    return _product("m16n8k16.row.col.f32.bf16.bf16.f32", 4, 2)
 
 
 # ---------------------------------------------------------------------- ldmatrix, stmatrix
@@ -339,25 +322,11 @@ def split_halves(x, y):
     uint32 with x's part in its lower 16 bits. Together they keep 22 of float32's 24 bits of numbers
     from 1/4 to 65,504 in magnitude; of smaller ones all to 2^-25, half of the smallest float16.
     """
-
-    def generate(context, builder, signature, args):
-        upper = _pair(builder, *args)
-        rest = []
-        for e, value in enumerate(args):
-            half = builder.extract_element(upper, ir.Constant(WORD, e))
-            rest.append(builder.fsub(value, builder.fpext(half, FLOAT)))
-        parts = [builder.bitcast(pair, WORD) for pair in (upper, _pair(builder, *rest))]
-        return context.make_tuple(builder, signature.return_type, parts)
-
-    return generate
-
-
-def _pair(builder, x, y) -> Any:
-    value = ir.Constant(ir.VectorType(ir.HalfType(), 2), ir.Undefined)
-    for e, part in enumerate((x, y)):
-        half = builder.fptrunc(part, ir.HalfType())
-        value = builder.insert_element(value, half, ir.Constant(WORD, e))
-    return value
+    code = "{ .reg .b16 a, b, c, d; .reg .f32 x, y; "
+    for number, upper, rest, lower in ("$2", "a", "x", "c"), ("$3", "b", "y", "d"):
+        code += f"\ncvt.rn.f16.f32 {upper}, {number};\ncvt.f32.f16 {rest}, {upper};"
+        code += f"\nsub.rn.f32 {rest}, {number}, {rest};\ncvt.rn.f16.f32 {lower}, {rest};"
+    return Ptx(f"{code}\nmov.b32 $0, {{a, b}};\nmov.b32 $1, {{c, d}}; }}")
 
 
 @instruction("f4", TYPES["f4"], each=_all_types, twin=TensorCores.round_tf32)
