@@ -209,36 +209,30 @@ class Box:
         places = 16 * np.arange(self.bytes // 16)
         #: Where each 16 bytes of the box go, from that place on.
         self.chunks = (swizzled(places) if swizzle else places) >> 4
-        flat = array.flat[array.offset :]
-        self.matrix = np.lib.stride_tricks.as_strided(flat, array.shape, array.byte_strides)
 
-    def parts(self, corner: tuple[int, int]) -> tuple[tuple, tuple]:
+    def part(self, corner: tuple[int, int]) -> tuple[tuple[slice, ...], ndarray]:
+        """What of a box at a corner the matrix covers, and the numbers of its elements there."""
         inside, there = [], []
         for at, size, whole in zip(corner, self.box, self.array.shape, strict=True):
             low = min(max(at, 0), whole)
             high = max(min(at + size, whole), low)
-            inside.append(slice(low - at, high - at) if high > low else slice(0, 0))
-            there.append(slice(low, high))
-        return tuple(inside), tuple(there)
-
-    def elements(self, corner: tuple[int, int]) -> ndarray:
-        """Numbers of the elements that a box at a corner covers, (rows, columns)."""
-        rows, columns = (np.arange(part.start, part.stop) for part in self.parts(corner)[1])
-        steps = self.array.strides
-        return self.array.offset + rows[:, None] * steps[0] + columns * steps[1]
+            inside.append(slice(low - at, high - at))
+            there.append(np.arange(low, high))
+        rows, columns = (at * step for at, step in zip(there, self.array.strides, strict=True))
+        return tuple(inside), rows[:, None] + (columns + self.array.offset)
 
     def read(self, corner: tuple[int, int]) -> ndarray:
         """The box at a corner as chunks of 16 bytes; what is outside of the matrix is 0."""
         values = np.zeros(self.box, self.array.dtype)
-        inside, there = self.parts(corner)
-        values[inside] = self.matrix[there]
+        inside, elements = self.part(corner)
+        values[inside] = self.array.flat[elements]
         return values.view(np.uint8).reshape(-1, 16)
 
     def write(self, corner: tuple[int, int], chunks: ndarray) -> None:
         """Write a box from shared memory; what is outside of the matrix is dropped."""
         values = chunks.reshape(-1).view(self.array.dtype).reshape(self.box)
-        inside, there = self.parts(corner)
-        self.matrix[there] = values[inside]
+        inside, elements = self.part(corner)
+        self.array.flat[elements] = values[inside]
 
 
 @dataclass
@@ -257,17 +251,16 @@ class Tma(MBarriers):
 
     def end_hopper(self) -> None:
         """The end of the lane program: no block may end while its memory is still read."""
-        text = (
-            "ends while this TMA store may still read the block's shared memory: the thread that "
-        )
-        text += "began it waits for it before it returns (wait_stores)"
+        text = "ends while this TMA store may still read the block's shared memory: the thread "
+        text += "that began it waits for it before it returns (wait_stores)"
         for store in self.stores:
             self.base = 0
             self.found("race", text, store.site, store.lane)
             store.copy()
 
     def same_start(self, source: Box, other: Box, site: int) -> int:
-        return int(start_of(source.matrix) == start_of(other.matrix))
+        one, two = (start_of(box.array.flat[box.array.offset :]) for box in (source, other))
+        return int(one == two)
 
     def tma_load(
         self, to: Array, index, source: Box, corner, bars: Array, bar, mask=None, *, site: int
@@ -346,7 +339,7 @@ class Tma(MBarriers):
         """A box is one request, of the sectors that its rows lie in; races are of its elements."""
         if self.counters is None:
             return
-        elements, size = box.elements(corner), box.array.itemsize
+        elements, size = box.part(corner)[1], box.array.itemsize
         first = elements[:, :1] * size + box.array.root.address
         sectors = (first + elements.shape[1] * size - 1) // 32 - first // 32 + 1
         most = int(sectors.sum()) if elements.size else 0

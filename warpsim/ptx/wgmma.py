@@ -256,10 +256,11 @@ def _multiply(layout: str, depth: int = DEPTH) -> Callable:
     in_registers = layout[0] == "r"
     mn_major = layout[0] == "t", layout[1] == "n"  # neighbours lie along the sums, not the depth
     # 16 deep: 32 bytes along a swizzled row, or 16 rows of 128 bytes; in units of 16 bytes
-    steps = [16 * 128 // 16 if side else 16 * 2 // 16 for side in mn_major]
+    sides = dict(zip("xy", mn_major, strict=True)) if not in_registers else {"y": mn_major[1]}
+    steps = {name: 16 * 128 // 16 if side else 16 * 2 // 16 for name, side in sides.items()}
     box = 128 * depth if in_registers else BOX
     fixed = [1 << 62 | (1024 // 16) << 32 | (box // 16 if side else 1) << 16 for side in mn_major]
-    transposed = ", ".join(str(int(side)) for side in mn_major[in_registers:])
+    transposed = ", ".join(str(int(side)) for side in sides.values())
 
     def generate(context, builder, signature, args):
         kind, b = signature.args[0], 2 if in_registers else 3
@@ -273,9 +274,7 @@ def _multiply(layout: str, depth: int = DEPTH) -> Callable:
         keep = context.cast(builder, args[-1], signature.args[-1], u4)
         given.append((keep, "r"))
         flag = 2 * count + len(given) - 1
-        places = {"x": flag - 2, "y": flag - 1}
-        if in_registers:
-            del places["x"]
+        places = {name: flag - len(steps) + n for n, name in enumerate(steps)}
         letters = "bf16" if signature.args[b].dtype == bfloat16 else "f16"
         sums = "{" + ", ".join(f"${n}" for n in range(count)) + "}"
         lines = [
@@ -285,8 +284,7 @@ def _multiply(layout: str, depth: int = DEPTH) -> Callable:
         ]  # fmt: skip
         for k in range(depth // 16):
             if k:
-                both = zip("xy", steps, strict=True)
-                lines.append(" ".join(f"add.s64 {n}, {n}, {by};" for n, by in both if n in places))
+                lines.append(" ".join(f"add.s64 {n}, {n}, {by};" for n, by in steps.items()))
             words = ", ".join(f"${2 * count + 4 * k + n}" for n in range(4))
             lines.append(
                 f"wgmma.mma_async.sync.aligned.m64n{2 * count}k16.f32.{letters}.{letters} {sums}, "
