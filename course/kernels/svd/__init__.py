@@ -134,8 +134,9 @@ def rank_k(
     seed : int
         Of the random sketch.
     method : str
-        Of `rank_k.ladder.names`, for the small SVD; "auto" hands matrices whose shorter side is 81
-        to 128 to cuSOLVER where `svd` does.
+        Of `rank_k.ladder.names`, for the small SVD; "auto" hands to cuSOLVER where `svd` does,
+        matrices whose shorter side is 81 to 128, and one matrix with up to 256: no kernels need
+        compiling for it.
     stream
         As for `svd`.
 

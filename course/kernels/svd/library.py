@@ -34,6 +34,7 @@ from course.kernels.warps import ALL
 LEAST = 81  # columns, of one matrix or of few; with fewer a block's rotations are as fast
 FEW = 24
 IN_REGISTERS = 128  # columns: more are rotated by several blocks, which is slow for one matrix
+RANKED = 256  # columns of one matrix whose largest values are not found faster than all
 #: Columns and elements of matrices that are many enough, and long, for all of the GPU.
 LONG, ELEMENTS = 384, 10_000_000
 
@@ -50,8 +51,9 @@ def is_faster(shape: tuple[int, ...], of_rank: bool = False) -> bool:
     (columns, rows), batch = sorted(shape[-2:]), shape[0] if len(shape) == 3 else 1
     if columns <= IN_REGISTERS:
         return columns >= LEAST and batch <= FEW
-    many = columns >= LONG and batch * rows * columns >= ELEMENTS
-    return not of_rank and (batch == 1 or many)
+    if of_rank:
+        return batch == 1 and columns <= RANKED
+    return batch == 1 or (columns >= LONG and batch * rows * columns >= ELEMENTS)
 
 
 @functools.cache

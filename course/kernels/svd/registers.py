@@ -402,11 +402,11 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
                 give(x, y, memory)
             cuda.syncthreads()
             if near:
-                fresh, half = True, float32(-0.5)
-                multiply(k, k, 1, pitch, rank, w, w, float32(1), float32(0))
-                multiply(w, k, pitch, 1, int32(size), k, k, half, float32(1.5))
+                fresh, one, none, next_row = True, float32(1), float32(0), int32(pitch)
+                multiply(k, k, int32(1), next_row, rank, w, w, one, none)
+                multiply(w, k, next_row, int32(1), int32(size), k, k, float32(-0.5), float32(1.5))
                 fill(source, rank, w)
-                multiply(k, w, pitch, 1, rank, w, w, float32(1), float32(0))
+                multiply(k, w, next_row, int32(1), rank, w, w, one, none)
                 if rotates:
                     take(x, y, memory)
                 cuda.syncthreads()

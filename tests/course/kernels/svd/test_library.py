@@ -93,9 +93,10 @@ def test_the_rule_is_what_the_docstring_says_and_takes_few():
             or (min(m, n) >= 384 and batch * m * n >= 10_000_000)
         )  # fmt: skip
         assert library.is_faster((batch, m, n)) == said
-        assert library.is_faster((batch, m, n), of_rank=True) == few
+        for_rank = few or (batch == 1 and 81 <= min(m, n) <= 256)
+        assert library.is_faster((batch, m, n), of_rank=True) == for_rank
         assert batch > 1 or library.is_faster((m, n)) == said
-        handed = [handed[0] + said, handed[1] + few]
+        handed = [handed[0] + said, handed[1] + for_rank]
     print(f"of {drawn} shapes {handed[0]} of svd's and {handed[1]} of rank_k's are handed over")
     assert 0 < max(handed) <= drawn // 10
 
