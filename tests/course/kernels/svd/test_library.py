@@ -113,6 +113,7 @@ def test_on_a_gpu(rng, shape):
     assert_right(a, factors)
     assert max(errors(a, factors)) <= 0.1 * ORTHOGONAL  # in float64, as no kernel of ours
     if shape[2] <= 128:
-        assert same(rank_k(a, 5)[1:], [factors[1][:, :5], factors[2][:, :5]])
+        for found, whole in zip(rank_k(a, 5)[1:], factors[1:], strict=True):
+            assert abs(found - whole[:, :5]).max() <= 1e-6 * whole.max()
     square = np.stack(list(special(rng, 100).values())).astype(np.float32)
     assert_right(square, svd(square))
