@@ -725,7 +725,10 @@ for name, step in svd.LADDER.items():
 # three products take the place of one.
 #
 # Which one is taken, if you do not say? `auto` takes one launch up to 32 columns, registers up to
-# 128. Beyond, it takes blocks, on tensor cores where the GPU has them.
+# 128. Beyond, it takes blocks, on tensor cores where the GPU has them. A tall matrix a is first made
+# small: by aᵀa, a Gram matrix, too. Its singular values are the squares of a's, so half of the
+# digits go. That is allowed in float64, and while a's largest singular value is at most some 16,000
+# times the smallest (its **condition**). Other matrices take the QR decomposition of section 9.
 
 # %% [markdown]
 # ## 9 Fewer sweeps
@@ -1095,7 +1098,9 @@ for size in (64, 128, 256, 512):
 # Nobody wins everywhere. One matrix of 256×256 alone takes ours about 4.5 ms, twice as long as
 # `gesvda`; one of 512×512 nearly four times as long. A few pairs of blocks do not fill a GPU. Eight
 # of 256×256 cost ours hardly more than one. But 8 or 64 matrices of 64×64 or 128×128 take ours
-# longer than `gesvda`, too. Large batches of 512×512 take up to half as long again.
+# longer than `gesvda`, too. Large batches of 512×512 take up to half as long again. Since this was
+# recorded, `auto` hands what it does slowly to `gesvda`, and takes it back where vectors would be
+# off.
 #
 # So if your matrices are random, take the one that wins in this table. If they are images or may
 # lack rank, look first at how far the results are off, in the tables before.

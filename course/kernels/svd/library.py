@@ -20,7 +20,7 @@ from course.dispatch.ahead import compile_ahead
 from course.dispatch.kept import Memory
 from course.kernels.arrays import Array, address_of
 from course.kernels.steps import Launch
-from course.kernels.svd.gram import CONDITION, float64_is_fast
+from course.kernels.svd.gram import float64_is_fast
 from course.kernels.svd.ladder import SURELY_FINITE
 from course.kernels.svd.scaling_sorting import (
     by_tiles,
@@ -37,6 +37,7 @@ IN_REGISTERS = 128  # columns: more are rotated by several blocks, which is slow
 RANKED = 256  # columns of one matrix whose largest values are not found faster than all
 #: Columns and elements of matrices that are many enough, and long, for all of the GPU.
 LONG, ELEMENTS = 384, 10_000_000
+CONDITION = 2.0**16  # the largest: left vectors are orthonormal to 2**-53 of its square
 
 
 class IllConditioned(ArithmeticError):
