@@ -302,26 +302,19 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
     sweep = make_sweep(size)
 
     @cuda.jit(device=True, forceinline=True)
-    def take(x, y, memory):
-        """A warp's rows, of w and then of k."""
+    def exchange(x, y, memory, give):
+        """A warp's rows, of w and then of k, from shared memory; give: back there, for 1."""
         lane, i = int32(cuda.threadIdx.x % 32), int32(cuda.threadIdx.x // 32 * OWN)
         for q in range(OWN):
             for n in range(each):
                 e = int32(lane + 32 * n)
                 at = int32((i + q) * pitch + (e if e < size else e + square - size))
-                x[q * each + n] = load(memory, at)
-                y[q * each + n] = load(memory, int32(at + rotating * OWN * pitch))
-
-    @cuda.jit(device=True, forceinline=True)
-    def give(x, y, memory):
-        """Back to shared memory."""
-        lane, i = int32(cuda.threadIdx.x % 32), int32(cuda.threadIdx.x // 32 * OWN)
-        for q in range(OWN):
-            for n in range(each):
-                e = int32(lane + 32 * n)
-                at = int32((i + q) * pitch + (e if e < size else e + square - size))
-                store(memory, at, x[q * each + n])
-                store(memory, int32(at + rotating * OWN * pitch), y[q * each + n])
+                other = int32(at + rotating * OWN * pitch)
+                if give == 1:
+                    store(memory, at, x[q * each + n])
+                    store(memory, other, y[q * each + n])
+                else:
+                    x[q * each + n], y[q * each + n] = load(memory, at), load(memory, other)
 
     @cuda.jit(device=True)
     def multiply(left, right, down, across, depth, out, other, by, more):
@@ -380,7 +373,7 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
             longest = max(longest, found[other])
         floor = max(float32(ZERO), longest * float32(NOISE) * float32(NOISE))
         if rotates:
-            take(x, y, memory)
+            exchange(x, y, memory, int32(0))
         cuda.syncthreads()
         done, fresh, swept = False, False, int32(0)
         steep = cuda.shared.array(warps, float32)
@@ -399,7 +392,7 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
             done = fresh and (largest <= float32(DONE) or largest * steepest <= float32(LEFT))
             near = not fresh and largest <= float32(NEAR_BY_PAIRS)
             if rotates and (near or done or swept >= most):
-                give(x, y, memory)
+                exchange(x, y, memory, int32(1))
             cuda.syncthreads()
             if near:
                 fresh, one, none, next_row = True, float32(1), float32(0), int32(pitch)
@@ -408,7 +401,7 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
                 fill(source, rank, w)
                 multiply(k, w, next_row, int32(1), rank, w, w, one, none)
                 if rotates:
-                    take(x, y, memory)
+                    exchange(x, y, memory, int32(0))
                 cuda.syncthreads()
         return done, swept
 
@@ -467,7 +460,7 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
         while i < rows:
             j = lane
             while j < width:
-                row, e = (j, i) if transposed else (i, j)
+                row, e = j if transposed else i, i if transposed else j
                 out[i, j] = load(w, int32(order[row] * pitch + e))
                 j = int32(j + 32)
             i = int32(i + warps)
