@@ -116,4 +116,4 @@ def test_on_a_gpu(rng, shape):
         for found, whole in zip(rank_k(a, 5)[1:], factors[1:], strict=True):
             assert abs(found - whole[:, :5]).max() <= 1e-6 * whole.max()
     square = np.stack(list(special(rng, 100).values())).astype(np.float32)
-    assert_right(square, svd(square))
+    assert same(svd(square), svd(square, method="registers"))
