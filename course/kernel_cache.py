@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import importlib
+import importlib.util
 import os
 import pickle
 import platform
@@ -342,8 +342,25 @@ def _bound(directory: Path) -> None:
 # --- kernels --------------------------------------------------------------------------------------
 
 
+@functools.cache
+def _without_scipy() -> None:
+    """Import Numba's functions of arrays, which import SciPy's linear algebra, .15 s, to learn
+    whether there is one, without it.
+    """
+    with contextlib.suppress(ImportError, AttributeError):
+        linalg = importlib.import_module("numba.cuda.np.linalg")
+        ask, linalg.ensure_blas = linalg.ensure_blas, lambda: None
+        try:
+            if importlib.util.find_spec("scipy"):
+                importlib.import_module("numba.cuda.np.arraymath")
+        finally:
+            linalg.ensure_blas = ask
+
+
 def cached(*kernels: Any) -> None:
     """Let kernels be cached on disk, those of numba.cuda."""
+    if not successor.is_chosen():
+        _without_scipy()
     for kernel in kernels:
         if hasattr(kernel, "_cache") and not isinstance(kernel._cache, DiskCache):
             kernel._cache = DiskCache(kernel)

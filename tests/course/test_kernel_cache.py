@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from course import backend, kernel_cache
+from tests.course.compiled_samples import needs_numba_cuda
 
 on_gpu = pytest.mark.skipif(backend.gpu() is None, reason="needs a GPU")
 FACTOR, ONE = 3, np.float32(1)
@@ -246,3 +247,21 @@ def test_a_second_process_compiles_nothing(tmp_path):
     first, second = times
     print(first, second)
     assert second["svd"] < first["svd"] / 5 and second["layer_norm"] < first["layer_norm"]
+
+
+@needs_numba_cuda
+def test_a_compile_does_not_import_scipys_linear_algebra():
+    pytest.importorskip("scipy")
+    script = """
+        import sys
+        from course import kernel_cache
+        kernel_cache.cached()
+        from numba.cuda.descriptor import cuda_target
+        cuda_target.typing_context.refresh()
+        cuda_target.target_context.refresh()
+        arrays = sys.modules["numba.cuda.np.arraymath"]
+        print(arrays._HAVE_BLAS, "scipy.linalg" in sys.modules)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["True", "False"]
