@@ -191,9 +191,7 @@ class Emitter(Accesses, Calls):
             self.parts.add(part)
         return f"{part}.{name}"
 
-    @property
-    def mask(self) -> str:
-        return self.named("mask")
+    mask = property(lambda self: self.named("mask"))
 
     def line(self, text: str) -> None:
         self.out.append("    " * self.indent + text)
@@ -450,7 +448,9 @@ class Emitter(Accesses, Calls):
             if types.none in kinds and isinstance(kind, types.Optional) and symbol in ("==", "!="):
                 none = f"{self.expression(side)}[0]"
                 return none if symbol == "==" else f"negate({none})"
-        a, b = map(_compared_as, kinds)
+        # members of an enumeration whose values are tuples are compared as these
+        held = (k.dtype if isinstance(k, types.EnumMember) else k for k in kinds)
+        a, b = (v if isinstance(v, types.BaseTuple) else k for v, k in zip(held, kinds))
         if isinstance(a, types.BaseTuple):
             left, right = map(self.expression, sides)
             plan = self.constant(comparison_plan(a, b), f"conversions of {a} and {b}")
@@ -484,13 +484,6 @@ def _ends_early(source: Source) -> bool:
         and (node is not last or not isinstance(node, ast.Return))
         for node in source.nodes
     )
-
-
-def _compared_as(kind: types.Type) -> types.Type:
-    """Members of an enumeration whose values are tuples are compared as these."""
-    if isinstance(kind, types.EnumMember) and isinstance(kind.dtype, types.BaseTuple):
-        return kind.dtype
-    return kind
 
 
 def comparison_plan(left: types.BaseTuple, right: types.BaseTuple) -> tuple:

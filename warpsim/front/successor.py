@@ -48,7 +48,12 @@ def retyped(function: Any, kinds: tuple, found: tuple | None) -> tuple | str | N
     """
     first, alike = kinds[0], len(set(kinds)) == 1
     if function in _BITWISE and all(isinstance(kind, _WHOLE) for kind in kinds):
-        return found if set(kinds) == {types.boolean} else _widest(kinds)
+        if set(kinds) == {types.boolean}:
+            return found
+        of_bytes = [types.int8 if kind == types.boolean else kind for kind in kinds]
+        signed = any(kind.signed for kind in of_bytes)
+        wide = types.Integer.from_bitwidth(max(kind.bitwidth for kind in of_bytes), signed)
+        return wide, (wide, wide)
     if function is operator.neg and isinstance(first, types.Integer) and first.bitwidth < 64:
         return types.int64, (types.Integer.from_bitwidth(first.bitwidth, signed=True),)
     if function is operator.pos and isinstance(first, types.Integer):
@@ -75,14 +80,6 @@ def retyped(function: Any, kinds: tuple, found: tuple | None) -> tuple | str | N
             f"another: give it floats of one type, such as float64(...)"
         )
     return (first, kinds) if first == types.float16 else found
-
-
-def _widest(kinds: tuple) -> tuple:
-    """Bits of two whole numbers: as wide as the wider, signed where one is; a truth is an int8."""
-    of_bytes = [types.int8 if kind == types.boolean else kind for kind in kinds]
-    signed = any(kind.signed for kind in of_bytes)
-    kind = types.Integer.from_bitwidth(max(kind.bitwidth for kind in of_bytes), signed)
-    return kind, (kind, kind)
 
 
 def bits_retyped(path: str, kinds: tuple, found: Any) -> Any:

@@ -314,14 +314,10 @@ class Elements:
                 return fold(True, lambda old, x, _: old & (x != 0))
             case "min" | "max":
                 self._refuse_empty(array, site, "iterable argument is empty")
-
-                def best(old, x, number):  # by comparisons, which a NaN never wins
-                    return convert(np.where(better(x, old), x, old)[()]) if number else x
-
-                return fold(zero, best)
+                return fold((0, zero), _first_best(better, False))[1]
             case "argmin" | "argmax":
                 self._refuse_empty(array, site, "attempt to reduce an empty sequence")
-                return fold((0, zero), _first_best(better))[0]
+                return fold((0, zero), _first_best(better, True))[0]
         wide = operators.complex128 if array.dtype.kind == "c" else operators.float64
         mean = self.reduced("mean", array, wide, heading, site)
         squares = fold(convert(0), lambda old, x, _: old + ((x - mean) * np.conj(x - mean)).real)
@@ -375,14 +371,14 @@ def _typed(records: ndarray, name: str, kind: np.dtype, count: int, pitch: int) 
     return as_strided(first, (count,), (pitch,))
 
 
-def _first_best(better: Callable) -> Callable:
-    """The number of the first best element; NaN is better than any other."""
+def _first_best(better: Callable, nan_wins: bool) -> Callable:
+    """Number and value of the first best element; a NaN is better than any other, or than none."""
 
     def step(old, x, number):
         place, best = old
         if number == 0:
             return 0, x
-        new = better(x, best) | ((x != x) & (best == best))
+        new = better(x, best) | (nan_wins & (x != x) & (best == best))
         if type(new) is not np.ndarray:
             return (number, x) if new else old
         return np.where(new, number, place), np.where(new, x, best)
