@@ -78,14 +78,12 @@ class Calls:
         return list(map(self.operand, node.args, self.typing.operands[node]))
 
     def _library(self, node: ast.Call, codes: list[str], function: Callable) -> str:
-        kind, name = self.typing.of[node], function.__name__
-        key = f"{name}_" if name in self.namespace else name
+        kind = self.typing.of[node]
         if isinstance(kind, types.BaseTuple):
-            parts = tuple(dtype_of(part) for part in kind)
-            self.namespace[key] = Made(operators.library_pair, (function, parts))
+            made = Made(operators.library_pair, (function, tuple(map(dtype_of, kind))))
         else:
-            self.namespace[key] = Made(operators.library, (function, dtype_of(kind)))
-        return f"{key}({', '.join(codes)})"
+            made = Made(operators.library, (function, dtype_of(kind)))
+        return f"{self.outside(function.__name__, made)}({', '.join(codes)})"
 
     # ---------------------------------------------------------------------- of some functions
     def _absolute(self, node: ast.Call, function: Callable) -> str:
@@ -211,10 +209,7 @@ class Calls:
         callee = self.source.outside_name(node.func, function)
         self.keeps &= callee is not None
         callee = callee or function
-        # another function of this name, or a variable of the caller
-        taken = name == self.source.name or name in self.names.values()
-        if taken or self.namespace.setdefault(name, (callee, arguments)) != (callee, arguments):
-            name = self.temporary(f"{name}_")
+        name = self.outside(name, (callee, arguments))
         base = self.temporary("base")
         self.calls.append((name, base, callee, arguments))
         here, there = self.source.function.__module__, function.py_func.__module__
@@ -269,11 +264,11 @@ class Calls:
         return self.operation(path.replace(".", "_"), sizes, kind, site, *more)
 
     def _named(self, node: ast.Call, path: str) -> str:
-        codes, name = self._operands(node), path.replace(".", "_")
+        codes = self._operands(node)
         _, heading, amount = _about(path)
         if heading is not None:
             self.count(heading, amount)
-        self.namespace[name] = Made(run_of, (path,))
+        name = self.outside(path.replace(".", "_"), Made(run_of, (path,)))
         return f"{name}({', '.join(codes)})"
 
     def _of_bits(self, node: ast.Call, name: str) -> str:
@@ -289,6 +284,7 @@ class Calls:
             self.count("in double", 2 * (group == "float64"))
         elif name == "cbrt":
             self.count("special")
+            return self._library(node, codes, np.cbrt)
         return f"{name}({', '.join(codes)})"
 
     def _atomic(self, node: ast.Call, path: str) -> str:

@@ -146,6 +146,13 @@ class Emitter(Accesses, Calls):
         self.numbers[stem] += 1
         return f"_{stem}{self.numbers[stem]}"
 
+    def outside(self, name: str, value: Any) -> str:
+        """The name of what is called: no other function's, no variable's, none of `PARTS`."""
+        taken = {self.source.name, *_TAKEN, *self.names.values()}
+        while name in taken or self.namespace.setdefault(name, value) != value:
+            name += "_"
+        return name
+
     def constant(self, value: Any, what: str) -> str:
         name = f"_k{len(self.comments)}"
         self.namespace[name] = value
@@ -216,8 +223,6 @@ class Emitter(Accesses, Calls):
         if old == new or isinstance(new, types.Array | types.NoneType):
             return code
         if isinstance(new, types.BaseTuple):
-            if list(old) == list(new):
-                return code
             parts = [f"lambda x: {self.convert('x', a, b)}" for a, b in zip(old, new, strict=True)]
             return f"convert_tuple({code}, ({', '.join(parts)},))"
         if isinstance(new, types.Optional):

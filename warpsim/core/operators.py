@@ -260,11 +260,6 @@ def complex_of(real, imaginary, dtype):
     return value
 
 
-def cbrt(x):
-    found = np.cbrt(x)
-    return float(found) if type(found) is np.float64 else found  # of all lanes it is Python's
-
-
 def selp(test, a, b):
     if type(test) is not ndarray:
         return a if test else b
@@ -454,7 +449,7 @@ NAMESPACE: dict[str, Any] = {"UNSET": UNSET} | {
     for function in (
         *CONVERT.values(), wrap, wrap_unsigned, floor_divide, remainder, divide, shift_left,
         shift_right, power, popc, clz, ffs, brev, truth, negate, negative, absolute, rint,
-        complex_of, fma, cbrt, selp, convert_tuple, unsigned_index, minimum, maximum,
+        complex_of, fma, selp, convert_tuple, unsigned_index, minimum, maximum,
         smaller, larger, widened,
     )
 }  # fmt: skip
