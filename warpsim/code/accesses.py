@@ -1,6 +1,7 @@
 """Code of attributes, indices and fields in a lane program."""
 
 import ast
+from itertools import accumulate, islice
 
 from numba import types
 
@@ -148,10 +149,6 @@ def bare(code: str) -> str:
     """Code without the parentheses around all of it, for places that need none."""
     if not code.startswith("("):
         return code
-    depth = 0
-    for number, letter in enumerate(code):
-        depth += (letter == "(") - (letter == ")")
-        if depth == 0:
-            inside = code[1:-1]
-            return inside if inside and number == len(code) - 1 and "," not in inside else code
-    return code
+    depths = accumulate((letter == "(") - (letter == ")") for letter in code)
+    inside, whole = code[1:-1], all(islice(depths, len(code) - 1))
+    return inside if whole and inside and "," not in inside else code

@@ -291,9 +291,7 @@ class Emitter(Accesses, Calls):
         return getattr(self, f"code_{type(node).__name__}")(node)
 
     def value(self, value: Any, node: ast.AST) -> str:
-        if isinstance(value, np.bool_):
-            value = bool(value)
-        elif isinstance(value, np.finfo | np.iinfo):
+        if isinstance(value, np.finfo | np.iinfo):
             value = None  # only their attributes have values
         if isinstance(value, bool | str | None):
             return repr(value)
@@ -307,7 +305,7 @@ class Emitter(Accesses, Calls):
         if isinstance(value, Enum):
             return self.value(value.value, node)
         value = operators.CONVERT[of_value(value)](value)
-        if type(value) is int or (type(value) is float and math.isfinite(value)):
+        if type(value) in (bool, int) or (type(value) is float and math.isfinite(value)):
             return f"({value!r})" if value < 0 else repr(value)
         return self.constant(value, ast.unparse(node))
 

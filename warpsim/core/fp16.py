@@ -11,11 +11,7 @@ from warpsim.core.operators import truth
 
 def _wide(function: Callable) -> Callable:
     """A function computed in float64 and rounded to float16."""
-
-    def run(*values):
-        return function(*(np.asarray(value, np.float64) for value in values)).astype(np.float16)[()]
-
-    return run
+    return lambda *x: function(*(np.asarray(v, np.float64) for v in x)).astype(np.float16)[()]
 
 
 _COMPARISONS = {

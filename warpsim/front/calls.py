@@ -67,8 +67,6 @@ REDUCTIONS = {
     getattr(np, name): name
     for name in ("sum", "mean", "prod", "any", "all", "argmin", "argmax", "var", "std")
 }
-#: Functions of Python, math and NumPy that Numba's typing decides about.
-PYTHON = (abs, min, max, round, pow, divmod)
 
 
 def call(typer: Any, node: ast.Call) -> types.Type:
@@ -153,7 +151,7 @@ def call(typer: Any, node: ast.Call) -> types.Type:
         if loop is not None and [plain(k) for k in loop.outputs] == [kind]:
             typer.typing.operands[node] = tuple(plain(k) for k in loop.inputs)
         return kind
-    if function in PYTHON or module in ("math", "cmath"):
+    if function in (abs, min, max, round, pow, divmod) or module in ("math", "cmath"):
         return typer.call_type(node, function, arguments)
     if function is sum and len(arguments) == 1 and resolve(sum, arguments) is not None:
         typer.typing.operands[node] = (resolve(sum, arguments)[0],)

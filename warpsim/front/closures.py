@@ -31,7 +31,7 @@ class Inner:
     def source(self) -> Source:
         """The function with the variables that it is handed."""
         known = self.outer.constants  # they may be shapes in the function, too
-        shared = {name: known[name] for name in _reads(self.tree) & known.keys()}
+        shared = {name: known[name] for name in names(self.tree, ast.Load).keys() & known.keys()}
         return complete(
             replace(
                 self.outer,
@@ -137,10 +137,6 @@ def _called(node: ast.AST, inners: dict[str, Any]) -> Inner | None:
     return found if isinstance(found, Inner) else None
 
 
-def _reads(tree: ast.AST) -> set[str]:
-    return {node.id for node in walk(tree) if isinstance(node, ast.Name)}
-
-
 def _find_free(found: dict[str, Inner]) -> None:
     """The kernel's variables that each function reads, itself or by another one."""
     for inner in found.values():
@@ -150,7 +146,7 @@ def _find_free(found: dict[str, Inner]) -> None:
         inner.free = sorted(read - own - inner.outer.constants.keys())
     for _ in found:  # as many calls as one may be away
         for inner in found.values():
-            for name in _reads(inner.tree) & found.keys():
+            for name in names(inner.tree, ast.Load).keys() & found.keys():
                 inner.free = sorted({*inner.free, *found[name].free})
 
 

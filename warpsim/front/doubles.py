@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from numba import types
 
 from warpsim.front.names import MISSING
-from warpsim.front.nodes import walk
+from warpsim.front.nodes import names, walk
 from warpsim.front.numba_typing import plain
 from warpsim.front.types import Typing
 
@@ -62,8 +62,7 @@ def _assigned(tree: ast.AST, name: str) -> Iterator[ast.AST]:
         if not isinstance(node, ast.Assign | ast.AugAssign | ast.For):
             continue
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        names = [part for target in targets for part in walk(target)]
-        if any(isinstance(part, ast.Name) and part.id == name for part in names):
+        if any(name in names(target, ast.Store) for target in targets):
             value = node.iter if isinstance(node, ast.For) else node.value
             parts = value.elts if isinstance(value, ast.Tuple) else [value]
             yield from [node] if isinstance(node, ast.AugAssign) else filter(None, parts)

@@ -205,10 +205,8 @@ class Source:
         first = 1 if code.co_name == "<lambda>" else code.co_firstlineno
         return code.co_filename, first + self.tree.lineno - 1 + line - 1
 
-    @property
-    def text(self) -> str:
-        """The function's lines from its ``def`` on."""
-        return "\n".join(self.lines[self.tree.lineno - 1 : self.tree.end_lineno])
+    #: The function's lines from its ``def`` on.
+    text = property(lambda self: "\n".join(self.lines[self.tree.lineno - 1 : self.tree.end_lineno]))
 
     def unsupported(self, node: ast.AST, what: str, advice: str = "") -> Unsupported:
         line = self.line(node)

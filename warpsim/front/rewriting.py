@@ -51,14 +51,13 @@ def without_match(source: Source) -> Source:
 
 class _Matches(ast.NodeTransformer):
     def __init__(self, source: Source):
-        self.source, self.count = source, 0
+        self.source = source
 
     def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
         self.generic_visit(node)
         subject, first = node.subject, []
         if not isinstance(subject, ast.Name | ast.Constant):
-            self.count += 1
-            name = f"subject_{self.count}"
+            name = f"subject_{node.lineno}"
             first = [ast.Assign([ast.Name(name, ast.Store())], subject)]
             subject = ast.Name(name, ast.Load())
         rest: list[ast.stmt] = []

@@ -55,8 +55,7 @@ class Elements:
         return part.derived(array.shape, array.strides, array.offset)
 
     def _part(self, root: Array, name: str, make: Callable[[], Array]) -> Array:
-        if root.fields is None:
-            root.fields = {}
+        root.fields = root.fields or {}
         if name not in root.fields:
             root.fields[name] = make()
         return root.fields[name]

@@ -39,18 +39,15 @@ class Copies:
     """Host copies of the arrays of a GPU that a launch gets; overlapping ones share memory."""
 
     def __init__(self, arguments: tuple):
-        self.regions: list[tuple[int, int, np.ndarray]] = []  # start, end, bytes
-        spans: list[list[int]] = []
+        spans: list[list[int]] = []  # start, end
         bounds = (_bounds(one.__cuda_array_interface__) for one in _on_a_gpu(arguments))
         for low, high in sorted(bounds):
             if spans and low < spans[-1][1]:
                 spans[-1][1] = max(spans[-1][1], high)
             elif high > low:
-                spans.append([low, high])
-        for low, high in spans:
-            start = low - low % ALIGNMENT
-            size = -(-(high - start) // ALIGNMENT) * ALIGNMENT
-            self.regions.append((start, high, np.zeros(size, np.uint8)))
+                spans.append([low - low % ALIGNMENT, high])
+        sizes = (-(-(high - low) // ALIGNMENT) * ALIGNMENT for low, high in spans)
+        self.regions = [(*span, np.zeros(size, np.uint8)) for span, size in zip(spans, sizes)]
 
     def of(self, value: Any) -> np.ndarray:
         """An array's elements in the memory that stands for the GPU's."""

@@ -117,7 +117,9 @@ def _once_more(launch, run, chunks, changed: Callable, thorough: bool) -> tuple[
     passes = iter(range(2 * launch.passes + MORE_PASSES))
     try:
         for chunk in chunks:
-            run(OtherData(again, geometry(*chunk), passes), *values)
+            threads = OtherData(again, geometry(*chunk))
+            threads.control.passes = passes
+            run(threads, *values)
     except (EndlessLoop, Unsupported):
         pass  # as far as it came
     disputes.judge()
@@ -256,7 +258,3 @@ class OtherData(Threads):
     """Threads that say nothing of what other data make them do, except where they race."""
 
     Observer, Memory, Control = OtherObserver, SilentMemory, OtherControl
-
-    def __init__(self, launch: Any, geometry: Any, passes: Iterator[int]):
-        super().__init__(launch, geometry)
-        self.control.passes = passes

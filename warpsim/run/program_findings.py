@@ -117,9 +117,7 @@ class Collected:
         with self._lock:
             return sorted(self._found.values(), key=lambda found: not found.error)
 
-    @property
-    def any_error(self) -> bool:
-        return any(found.error for found in self.findings)
+    any_error = property(lambda self: any(found.error for found in self.findings))
 
     def as_json(self) -> dict[str, Any]:
         """Numbers and text alone, for `json.dump`."""

@@ -325,10 +325,6 @@ class Replay(Threads):
 
     State, Observer, Memory, Control = ReplayState, ReplayObserver, ReplayMemory, ReplayControl
 
-    def __init__(self, launch: Any, geometry: Any, transcript: Transcript):
-        super().__init__(launch, geometry)
-        self.observer.transcript = transcript
-
 
 def bits(mask: Mask) -> bytes:
     """The active lanes as bytes."""

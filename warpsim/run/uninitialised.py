@@ -144,7 +144,9 @@ class Again:
             fresh = stand_ins(transcript.everywhere, array.dtype, array.flat.size, seed)
             np.copyto(array.flat, fresh, where=~array.written)
         for chunk in self.chunks:
-            self.program(Replay(launch, geometry(*chunk), transcript), *values)
+            threads = Replay(launch, geometry(*chunk))
+            threads.observer.transcript = transcript
+            self.program(threads, *values)
         for array in unset:  # what nobody has set is no result
             array.flat[~array.written] = 0
 
