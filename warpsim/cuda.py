@@ -179,6 +179,8 @@ def from_cuda_array_interface(desc: dict[str, Any], owner: Any = None, sync: boo
 
 
 class _Directed:
+    direction = property(lambda self: type(self).__name__.lower())
+
     def __init__(self, value: Any):
         self.value = value
 
@@ -186,19 +188,13 @@ class _Directed:
 class In(_Directed):
     """An argument that is copied to the device and not back."""
 
-    direction = "in"
-
 
 class Out(_Directed):
     """An argument that is copied back from the device."""
 
-    direction = "out"
-
 
 class InOut(_Directed):
     """An argument that is copied both ways."""
-
-    direction = "inout"
 
 
 # ---------------------------------------------------------------------- device, streams, events

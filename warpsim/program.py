@@ -40,13 +40,10 @@ class BadUsage(ValueError):
 
 def positive(text: str) -> float:
     """A number above zero."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
-    return value
+    with suppress(ValueError):
+        if 0 < float(text) < math.inf:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +93,12 @@ def run(options: argparse.Namespace) -> int:
                 write_json(target, collected.as_json(), 2)
             return status
 
-        with _limits(options, finish):
+        with _limited_memory(options.memory), ExitStack() as stack:
+            if options.seconds:
+                timer = threading.Timer(options.seconds, _end, (options.seconds, finish))
+                timer.daemon = True
+                timer.start()
+                stack.callback(timer.cancel)
             status = _status(path, text, options)
         return finish(status)
 
@@ -208,17 +210,6 @@ def _told(collected: Any, status: int, whole: bool) -> int:
 
 
 # ---------------------------------------------------------------------- limits
-@contextmanager
-def _limits(options: argparse.Namespace, finish: Callable[[int], int]) -> Iterator[None]:
-    with _limited_memory(options.memory), ExitStack() as stack:
-        if options.seconds:
-            timer = threading.Timer(options.seconds, _end, (options.seconds, finish))
-            timer.daemon = True
-            timer.start()
-            stack.callback(timer.cancel)
-        yield
-
-
 def _end(seconds: float, finish: Callable[[int], int]) -> None:
     """End the process from another thread: the program may be deep in a kernel."""
     try:

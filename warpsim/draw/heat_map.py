@@ -17,6 +17,7 @@ MOST_LETTERS = 52
 MOST_LINES = 45  # a longer kernel is shown without the lines that do nothing here
 FIGURES = 1.62  # how much wider than the longest bar, for the figures behind it
 HEAT = "#F7D9C4"
+LEGEND = {BLUE: "global memory, needed", GREEN: "shared memory, needed", VERMILLION: "beyond that"}
 
 
 @dataclass
@@ -138,15 +139,14 @@ def _draw(pen: Pen, row: Row, y: float, left: float, scale: float, heat: float) 
 
 
 def _legend(pen: Pen, rows: list[Row], y: float) -> None:
-    units = {unit for row in rows for _, unit, *_ in row.bars}
-    excess = any(moved > needed for row in rows for *_, moved, needed in row.bars)
-    parts = [(BLUE, "global memory, needed")] if "sectors" in units else []
-    parts += [(GREEN, "shared memory, needed")] if "wavefronts" in units else []
-    parts += [(VERMILLION, "beyond that")] if excess else []
+    bars = [bar for row in rows for bar in row.bars]
+    seen = {colour for colour, *_ in bars}
+    seen |= {VERMILLION for *_, moved, needed in bars if moved > needed}
     x = CODE
-    for colour, text in parts:
-        pen.box(x, y - 0.05, 0.1, 0.1, colour, line=0)
-        pen.text(x + 0.15, y, text, ha="left")
-        x += 0.35 + len(text) * SMALL * 0.58 / 72
-    if len(units) == 2:
+    for colour, text in LEGEND.items():
+        if colour in seen:
+            pen.box(x, y - 0.05, 0.1, 0.1, colour, line=0)
+            pen.text(x + 0.15, y, text, ha="left")
+            x += 0.35 + len(text) * SMALL * 0.58 / 72
+    if {BLUE, GREEN} <= seen:
         pen.text(x, y, "a wavefront is as long as 4 sectors", color=FAINT, ha="left")

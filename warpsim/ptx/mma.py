@@ -126,8 +126,7 @@ class TensorCores(Accesses):
         if not len(torn):
             return
         row = int(torn[0]) * 32
-        alive = self.root.active if self.exited is None else self.root.active & ~self.exited
-        missing = np.flatnonzero((alive & ~mask.active)[row : row + 32])
+        missing = np.flatnonzero((self.state.alive & ~mask.active)[row : row + 32])
         if len(missing):
             lane, what = row + int(missing[0]), "does not make this call, but its warp does"
             cure = "let the whole warp make it, outside of the branch"

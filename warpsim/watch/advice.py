@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
+from warpsim.watch.counts import passes
+
 AXES = "xyz"
 _PLAIN = ("shared", "load"), ("shared", "store")  # accesses with banks to look at
 DYNAMIC = (
@@ -216,11 +218,5 @@ def _is_cured(own: Any, same: Iterable[Any], pad: int) -> bool:
 
 def _passes(sample: Any, pad: int) -> int:
     """Wavefronts of the example if the rows of its array were longer by so many elements."""
-    columns = sample.shape[-1]
-    moved = sample.elements + sample.elements // columns * pad
-    passes = 0
-    for group in sample.groups:
-        first = moved[group] * sample.pitch // 4
-        words = np.unique(first[:, None] + np.arange(max(1, sample.size // 4)))
-        passes += int(np.bincount(words % 32, minlength=32).max())
-    return passes
+    moved = sample.elements + sample.elements // sample.shape[-1] * pad
+    return int(passes(moved * sample.pitch // 4, sample.active, sample.size).sum())

@@ -193,14 +193,14 @@ class Counting:
             varying = np.zeros(len(mask.active), np.int64)
         size, pitch, loads = array.itemsize, array.pitch, key[2] == "load"
         phase = (uniform * pitch + array.root.address) % 4  # whole words further it is other banks
-        passes, ideal, by_group = self.state.pattern(
+        moved, ideal, by_group = self.state.pattern(
             varying, mask, (size, pitch, phase, loads),
             lambda: self._wavefronts(varying, mask, size, pitch, phase, loads),
         )  # fmt: skip
-        count.wavefronts += passes
+        count.wavefronts += moved
         count.ideal_wavefronts += ideal
         groups = 32 // lanes_together(size)
-        if passes > ideal or count.example < groups:
+        if moved > ideal or count.example < groups:
             by_warp = by_group if groups == 1 else by_group.reshape(-1, groups).sum(1)
             self._sample(count, key, array, uniform, varying, mask, int(by_warp.max()), by_warp)
 
@@ -212,8 +212,8 @@ class Counting:
         alike = blocks > 1 and (varying[padded:] == varying[:-padded]).all()
         if alike and (whole or (active[padded:] == active[:-padded]).all()):
             one = Mask(active[:padded], mask.count // blocks, None)
-            passes, ideal, by_group = wavefronts(varying[:padded], size, *how[:2], one, how[2])
-            return passes * blocks, ideal * blocks, by_group
+            moved, ideal, by_group = wavefronts(varying[:padded], size, *how[:2], one, how[2])
+            return moved * blocks, ideal * blocks, by_group
         return wavefronts(varying, size, *how[:2], mask, how[2])
 
     def _sample(self, count: Count, key, array, uniform, varying, mask, most: int, by_warp=None):
@@ -318,21 +318,23 @@ def wavefronts(elements: ndarray, size: int, pitch: int, address: int, mask, loa
     of lane ``i ^ 1``, or each that of lane ``i ^ 2``; an idle lane fits any other. Stores do not.
     Source: measured on an H200 (data/measurements/h200-counters.csv).
     """
-    group = lanes_together(size)
     words = (elements * pitch + address) >> 2
-    by_group = _passes(words, mask.active, group, size)
-    if loads and group < 32:
+    by_group = passes(words, mask.active, size)
+    if loads and lanes_together(size) < 32:
         alike = _alike(elements, mask.active, 1) | _alike(elements, mask.active, 2)
         if alike.any():
             lanes, rows = alike.repeat(32), by_group.reshape(len(alike), -1)
-            both = _passes(words[lanes], mask.active[lanes], 2 * group, size)
-            rows[alike, ::2], rows[alike, 1::2] = both.reshape(-1, 16 // group), 0
+            both = passes(words[lanes], mask.active[lanes], size, together=2)
+            rows[alike, ::2], rows[alike, 1::2] = both.reshape(alike.sum(), -1), 0
     return int(by_group.sum()), int(np.count_nonzero(by_group)), by_group
 
 
-def _passes(words: ndarray, active: ndarray, group: int, size: int) -> ndarray:
-    """Of each group of lanes, whose elements begin at these words, how often it goes to a bank."""
-    words, active = words.reshape(-1, group), active.reshape(-1, group)
+def passes(words: ndarray, active: ndarray, size: int, together: int = 1) -> ndarray:
+    """Of each group of lanes, or so many ``together``, the most different words of one bank.
+
+    Each lane's element, of ``size`` bytes, begins at one of these words.
+    """
+    words, active = (of.reshape(-1, together * lanes_together(size)) for of in (words, active))
     extra = max(1, size // 4)
     if extra > 1:
         words = np.concatenate([words + step for step in range(extra)], axis=1)
@@ -348,8 +350,8 @@ def _passes(words: ndarray, active: ndarray, group: int, size: int) -> ndarray:
         first = rows >= 0
         first[:, 1:] &= rows[:, 1:] != rows[:, :-1]
         bank = (np.arange(len(rows))[:, None] * BANKS + (rows & (BANKS - 1)))[first]
-        passes = np.bincount(bank, minlength=len(rows) * BANKS).reshape(-1, BANKS)
-        by_group[hard] = passes.max(1)
+        by_bank = np.bincount(bank, minlength=len(rows) * BANKS).reshape(-1, BANKS)
+        by_group[hard] = by_bank.max(1)
     return by_group
 
 

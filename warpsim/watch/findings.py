@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -144,22 +145,18 @@ def call_of(counters: Counters, site: Site) -> tuple[int, str] | None:
 
 def index_names(site: Site, count: int) -> list[str]:
     """The source text of each index of an access, such as ``['i', 'j + 1']``."""
-    try:
+    parts: list[ast.expr] = []
+    with suppress(SyntaxError):
         node = ast.parse(site.code).body[0]
-    except SyntaxError:
-        return ["index"] * count
-    node = node.target if isinstance(node, ast.AugAssign) else getattr(node, "value", None)
-    if isinstance(node, ast.Call) and len(node.args) > 1:
-        arrays = [ast.unparse(argument) for argument in node.args[:-1:2]]
-        place = arrays.index(site.array) if site.array in arrays else 0
-        inner = node.args[2 * place + 1]  # copy_async(to, index, source, index)
-    elif isinstance(node, ast.Subscript):
-        inner = node.slice
-    else:
-        return ["index"] * count
-    parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-    names = [ast.unparse(part) for part in parts]
-    return names if len(names) == count else ["index"] * count
+        node = node.target if isinstance(node, ast.AugAssign) else getattr(node, "value", None)
+        if isinstance(node, ast.Call) and len(node.args) > 1:
+            arrays = [ast.unparse(argument) for argument in node.args[:-1:2]]
+            place = arrays.index(site.array) if site.array in arrays else 0
+            inner = node.args[2 * place + 1]  # copy_async(to, index, source, index)
+        else:
+            inner = getattr(node, "slice", ast.Tuple([]))
+        parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+    return [ast.unparse(part) for part in parts] if len(parts) == count else ["index"] * count
 
 
 def cost_findings(counters: Counters, kernel: str) -> list[Finding]:
