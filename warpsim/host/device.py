@@ -420,8 +420,21 @@ class MemoryInfo(NamedTuple):
     total: int
 
 
+class Deallocations(list):
+    """Bytes of each device array that nobody has any more, until the queue is emptied."""
+
+    def watch(self, memory: np.ndarray) -> np.ndarray:
+        """Count an allocation once it is gone."""
+        weakref.finalize(memory, self.append, memory.nbytes).atexit = False
+        return memory
+
+
+#: The queue of all device arrays that ``to_device`` and ``device_array`` made.
+deallocations = Deallocations()
+
+
 class Device:
-    """Properties of the simulated device, by the names that ``numba.cuda`` uses."""
+    """The simulated device and its context: properties, by the names that ``numba.cuda`` uses."""
 
     id = 0
     uuid = "GPU-00000000-0000-0000-0000-000000000000"
@@ -450,40 +463,24 @@ class Device:
         self.COMPUTE_CAPABILITY_MAJOR, self.COMPUTE_CAPABILITY_MINOR = gpu.compute_capability
 
     device = property(lambda self: self)  # in Numba's own simulator ``cuda.gpus`` holds contexts
+    memory_manager = property(lambda self: self)  # it knows the memory, and what is to be freed
+    deallocations = deallocations
 
     def get_memory_info(self) -> MemoryInfo:
         """Bytes of the GPU that is simulated; arrays live in the host's memory."""
         return MemoryInfo(self.gpu.memory, self.gpu.memory)
 
     def reset(self) -> None:
-        """Nothing to reset."""
+        """Nothing to reset, or to wait for."""
 
-    def __repr__(self) -> str:
-        return f"<simulated CUDA device 0 '{self.gpu.name}'>"
-
-
-class Deallocations(list):
-    """Bytes of each device array that nobody has any more, until the queue is emptied."""
-
-    def watch(self, memory: np.ndarray) -> np.ndarray:
-        """Count an allocation once it is gone."""
-        weakref.finalize(memory, self.append, memory.nbytes).atexit = False
-        return memory
-
-
-#: The queue of all device arrays that ``to_device`` and ``device_array`` made.
-deallocations = Deallocations()
-
-
-class Context(Device):
-    """The context of the simulated device, with all that the device says of itself."""
-
-    deallocations = deallocations
-
-    memory_manager = property(lambda self: self)  # it knows the memory, and what is to be freed
+    synchronize = reset
 
     def __getattr__(self, name: str) -> Any:
         hint = ": use cuda.device_array" if name in ("memalloc", "memhostalloc") else ""
         raise AttributeError(f"the simulator has no {name}{hint}")
 
-    synchronize = Device.reset  # nothing to wait for
+    def __repr__(self) -> str:
+        return f"<simulated CUDA device 0 '{self.gpu.name}'>"
+
+
+Context = Device
