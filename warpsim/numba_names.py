@@ -27,31 +27,29 @@ class LinkableCode:
         self.data, self.name = data, name or f"<unnamed-{type(self).__name__.lower()}>"
 
 
-class _Config:
-    """Numba's settings, which say that the GPU is simulated."""
+class Over(ModuleType):
+    """A module of Numba with some names of its own."""
 
-    ENABLE_CUDASIM = 1
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(config, name)
+    def __init__(self, real: ModuleType, **own: Any):
+        super().__init__(real.__name__)
+        self.__dict__.update(own, __getattr__=lambda name: getattr(real, name))
 
 
 NO_VERSION = -1, -1
 _DRIVER_ITSELF = SimpleNamespace(get_version=lambda: NO_VERSION, get_device_count=lambda: 1)
 
 
-def _as_there(module: str, *names: str) -> dict[str, Any]:
+def _as_there(module: str) -> dict[str, Any]:
     """What Numba's own simulator, of the release that is here, has in a module of ``numba.cuda``.
 
-    All of it, or what has these names; what is None there refuses to be called.
+    What is None there refuses to be called.
     """
     try:
         found = vars(import_module(f"numba.cuda.simulator.{module}"))
     except ImportError:
         return {}
-    names = names or [name for name in found if not name.startswith("_")]
-    there = {n: found[n] for n in names if n in found and not isinstance(found[n], ModuleType)}
-    return {n: _refusing(f"{module}.{n}") if it is None else it for n, it in there.items()}
+    names = [n for n in found if not (n.startswith("_") or isinstance(found[n], ModuleType))]
+    return {n: _refusing(f"{module}.{n}") if found[n] is None else found[n] for n in names}
 
 
 def _refusing(name: str) -> Callable:
@@ -91,7 +89,7 @@ def _copy_bytes(dst: Any, src: Any, size: int, stream: Any = 0) -> None:
     _bytes(dst, size)[...] = _bytes(src, size)
 
 
-_ARRAYS = {
+_ARRAYS = _as_there("cudadrv.devicearray") | {
     name: getattr(host, name)
     for name in (
         "device_array", "device_array_like", "managed_array", "mapped_array", "pinned",
@@ -100,11 +98,7 @@ _ARRAYS = {
 } | {
     "DeviceNDArray": DeviceNDArray, "DeviceRecord": device.DeviceRecord,
     "FakeCUDAArray": DeviceNDArray, "FakeShape": tuple, "auto_device": _auto_device, "types": types,
-} | _as_there(
-    "cudadrv.devicearray", "array_core", "check_array_compatibility", "errmsg_contiguous_buffer",
-    "from_record_like", "is_contiguous", "is_cuda_ndarray", "require_cuda_ndarray",
-    "sentry_contiguous", "verify_cuda_ndarray_interface",
-)  # fmt: skip
+}  # fmt: skip
 _DRIVER = _as_there("cudadrv.driver") | {
     name: getattr(device, name)
     for name in ("Context", "Device", "Event", "MemoryPointer", "Stream")
@@ -144,7 +138,7 @@ CUDA = _as_there("cudadrv.runtime") | _as_there("cudadrv.error") | _LINKABLE | _
     "cuda_error": lambda: None,
     "declare_device": lambda name, sig, **_: _refusing(name),
     "implementation": "NVIDIA", "is_signature": is_signature,
-    "config": _Config(), "Dim3": Dim3, "dim3": Dim3,
+    "config": Over(config, ENABLE_CUDASIM=1), "Dim3": Dim3, "dim3": Dim3,
     "FakeCUDAKernel": host.Kernel, "HAS_NUMBA": True, "auto_device": _auto_device,
     "is_bfloat16_supported": lambda: False, "is_float16_supported": lambda: True,
     "is_fp8_supported": lambda: False, "is_supported_version": lambda: True,

@@ -39,13 +39,7 @@ _UNTOUCHED = frozenset(
     {"numba", "numba_cuda", NAME, "warpsim", "course", "course_app", "course_models"}
 )
 _ROOTS = ("numba", NAME)
-
-
-class _Numba(ModuleType):
-    """Numba, with some names of its own."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(numba, name)
+UFUNCS = "vectorize", "guvectorize"
 
 
 class _Cuda(ModuleType):
@@ -64,7 +58,7 @@ class _Cuda(ModuleType):
 _WHY = {
     **dict.fromkeys(("compile", "nvvm"), ": it makes no machine code, which takes CUDA's compiler"),
     **dict.fromkeys(("get_ipc", "open_ipc"), ": no other process can reach its memory"),
-    **dict.fromkeys(("vectorize", "guvectorize"), f": {NAME} has none, either"),
+    **dict.fromkeys(UFUNCS, f": {NAME} has none, either"),
     **dict.fromkeys(
         ("vector", "inline_ptx", "intrin", "tensor_map", "experimental"),
         ": of PTX it runs what warpsim.ptx has, such as load4",
@@ -136,9 +130,8 @@ def _stand_ins() -> dict[str, ModuleType]:
     whole = {"numba.cuda": everything} | numba_names.MODULES | inside
     made: dict[str, ModuleType] = {name: _module(name, names) for name, names in whole.items()}
     made["numba.cuda.cudadrv.driver"].Event = _TimelessEvent
-    made["numba"] = _Numba("numba")
-    made["numba"].vectorize = _either(host.vectorize, numba.vectorize)
-    made["numba"].guvectorize = _either(host.guvectorize, numba.guvectorize)
+    own = {name: _either(getattr(host, name), getattr(numba, name)) for name in UFUNCS}
+    made["numba"] = numba_names.Over(numba, **own)
     made |= _copies(made, "numba.cuda.simulator")
     made |= _of_the_successor(made)
     for name, one in made.items():
@@ -168,7 +161,7 @@ def _of_the_successor(made: dict[str, ModuleType]) -> dict[str, ModuleType]:
     found[f"{NAME}.numba_cuda.core"] = _module(f"{NAME}.numba_cuda.core", {})
     for place in (f"{NAME}.cuda", f"{NAME}.numba_cuda"):
         found |= _copies(made, place, **(arrays | numba_names.SUCCESSORS_CUDA))
-        for gone in ("FakeCUDAKernel", "guvectorize", "vectorize"):
+        for gone in ("FakeCUDAKernel", *UFUNCS):
             delattr(found[place], gone)
     for place in (NAME, f"{NAME}.cuda", f"{NAME}.numba_cuda"):
         found[f"{place}.types"] = _module(f"{place}.types", vars(types) | TYPES)

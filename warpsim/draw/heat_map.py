@@ -55,21 +55,19 @@ def rows_of(counters: Counters, kernel: str, source: str, findings: tuple) -> li
     The docstring is left out; so are, in a long kernel, lines without traffic or findings.
     """
     rows = {(kernel, n): Row(n, code) for n, code in enumerate(source.splitlines(), start=1)}
-    codes: dict[tuple[str, int], list[str]] = {}
+    codes = {(site.function, site.line, site.code): site for site, *_ in counters.accesses}
+    for function, line, code in codes:
+        if function != kernel:
+            known = rows.get((function, line))
+            code = f"{known.code}, {code}" if known else f"{function}: {code}"
+            rows[function, line] = Row(line, code)
     for (site, _, _), count in counters.accesses.items():
-        place = site.function, site.line
-        if site.function != kernel and site.code not in codes.setdefault(place, []):
-            codes[place].append(site.code)
-        rows.setdefault(place, Row(site.line, "")).traffic.add(count)
+        rows.setdefault((site.function, site.line), Row(site.line, "")).traffic.add(count)
     for finding in findings:
         place = finding.function or kernel, finding.line
-        if place not in rows:
-            codes.setdefault(place, [finding.code])
-            rows[place] = Row(finding.line, "")
-        if finding.kind not in {known.kind for known in rows[place].kinds}:
-            rows[place].kinds.append(finding)
-    for place, found in codes.items():
-        rows[place].code = f"{place[0]}: " + ", ".join(found)
+        row = rows.setdefault(place, Row(finding.line, f"{place[0]}: {finding.code}"))
+        if finding.kind not in {known.kind for known in row.kinds}:
+            row.kinds.append(finding)
     doc = _docstring(source)
     kept: list[Row] = []
     for (function, number), row in rows.items():

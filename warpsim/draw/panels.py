@@ -79,8 +79,8 @@ class Pen(style.Pen):
 class Panel:
     """One request, drawn large with all its labels or compact without them.
 
-    A kind of memory says ``memory_height``, ``lane_colours()``, ``targets()``, ``caption()`` and
-    ``draw_memory(pen, y)``.
+    A kind of memory says ``lane_colours()``, ``targets()``, ``caption()``, ``draw_memory(pen, y)``
+    and ``measure(sample, compact)``, which sets ``memory_height``.
     """
 
     def __init__(self, sample: Sample, count: Count, kernel: str, compact: bool):
@@ -91,6 +91,7 @@ class Panel:
         rows = {(sample.warp * 32 + int(lane)) // sample.block_shape[0] for lane in sample.lanes}
         self.several_rows = not compact and len(rows) > 1
         self.head += 0.2 * self.several_rows
+        self.measure(sample, compact)
 
     @property
     def height(self) -> float:
@@ -146,8 +147,7 @@ class Panel:
 class SectorPanel(Panel):
     """Lanes against the sectors of global memory that they touch."""
 
-    def __init__(self, sample: Sample, count: Count, kernel: str, compact: bool):
-        super().__init__(sample, count, kernel, compact)
+    def measure(self, sample: Sample, compact: bool) -> None:
         self.sectors = sample.sectors
         numbers = list(self.sectors)
         apart = np.diff(numbers) > 1
@@ -225,8 +225,7 @@ class SectorPanel(Panel):
 class BankPanel(Panel):
     """Lanes against the banks of shared memory; a row is a wavefront."""
 
-    def __init__(self, sample: Sample, count: Count, kernel: str, compact: bool):
-        super().__init__(sample, count, kernel, compact)
+    def measure(self, sample: Sample, compact: bool) -> None:
         self.stacks = sample.stacks
         self.heights = [max(map(len, banks.values())) for banks in self.stacks]
         self.rows = sum(self.heights)

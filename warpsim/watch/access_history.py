@@ -121,9 +121,7 @@ class Accesses:
             mixed = self.unordered(clock, elements, threads)
         late_elements, late_threads = elements[mixed], threads[mixed]
         if len(mixed):
-            fresh = np.ones(len(elements), bool)
-            fresh[mixed] = False
-            elements, threads = elements[fresh], threads[fresh]
+            elements, threads = np.delete(elements, mixed), np.delete(threads, mixed)
         self.used = True
         self.thread[elements] = threads  # what was there is ordered before them
         if self.shared:

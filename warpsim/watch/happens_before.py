@@ -119,9 +119,8 @@ class History:
     def _unordered(self, seen: ndarray, agent: int, step: int, places, writes: bool):
         writer = self.writer[places]
         late = (self.step[places] > seen[writer]) & (writer >= 0)
-        if late.any():
-            # what one asynchronous operation reads and writes itself is no conflict
-            late &= (writer != agent) | (self.step[places] != step)
+        # what one asynchronous operation reads and writes itself is no conflict
+        late &= (writer != agent) | (self.step[places] != step)
         if late.any():
             return self._conflict(places, late, None, wrote=True)
         for reader, steps in self.readers.items() if writes else ():
