@@ -281,20 +281,32 @@ def needs_hopper(name: str) -> None:
 class Ptx:
     """Text of PTX: $0 and on are the numbers of the result, operands in their order follow.
 
-    What has no result may write to memory; with the attribute ``readonly`` it reads what may
-    change, so that it is neither left out nor moved across what writes.
+    What has no result may write to memory, and so does what takes sums, which lie where the result
+    does; with the attribute ``readonly`` it reads what may change, so that it is neither left out
+    nor moved across what writes.
     """
 
     text: str
     attributes: tuple[str, ...] = ()  # LLVM's, of the call
     spaces: tuple[int, ...] = (SHARED, SHARED)  # of its arrays' elements
     bits: bool = False  # numbers are moved as bits, whatever their type is
+    fixed: tuple[int, ...] = ()  # of descriptors of its arrays: all but where they begin
+    words: int = 0  # how many it takes of an array of words
 
     def generate(self, takes: list[str], context, builder, signature, args) -> Any:
-        given, spaces = [], iter(self.spaces)
+        given, spaces, fixed = [], iter(self.spaces), iter(self.fixed)
         for n, take in enumerate(takes):
             kind, value = signature.args[n], args[n]
-            if take in ELEMENTS:
+            if take == "sums":
+                parts = enumerate(cgutils.unpack_tuple(builder, value))
+                given += [(part, str(e)) for e, part in parts]
+            elif take == "words":
+                data = context.make_array(kind)(context, builder, value).data
+                places = [builder.gep(data, [WORD(e)]) for e in range(self.words)]
+                given += [(builder.load(place), "r") for place in places]
+            elif take in ELEMENTS and self.fixed:
+                given.append(descriptor(context, builder, signature, args, n, next(fixed)))
+            elif take in ELEMENTS:
                 given.append(address(context, builder, signature, args, n, next(spaces)))
             elif take == "number":
                 given.append((context.cast(builder, value, kind, u4), "r"))
@@ -319,7 +331,8 @@ class Ptx:
         register, letter = self._register(context, dtype)
         made = register if count == 1 else ir.LiteralStructType([register] * count)
         output = ",".join([f"={letter}"] * count)
-        out = assembly(builder, made, given, self.text, output, self.attributes)
+        writes = "sums" in takes
+        out = assembly(builder, made, given, self.text, output, self.attributes, writes)
         parts = [out] if count == 1 else [builder.extract_value(out, e) for e in range(count)]
         parts = [builder.bitcast(part, context.get_data_type(dtype)) for part in parts]
         return parts[0] if count == 1 else context.make_tuple(builder, result, parts)
@@ -333,13 +346,13 @@ class Ptx:
 
 def assembly(
     builder, result, arguments: list[tuple[Any, str]], text: str, output: str = "", attributes=(),
-    memory: bool | None = None,
+    memory: bool = False,
 ):  # fmt: skip
     """Insert a text of PTX; ``arguments`` are (value, constraint) pairs, the rest as of `Ptx`.
 
     It writes to memory if `memory` is true, or if it has no output.
     """
-    memory = not output if memory is None else memory
+    memory = memory or not output
     kinds = [value.type for value, _ in arguments]
     constraints = [output, *(c for _, c in arguments), "~{memory}" * memory]
     code = ir.InlineAsm(
@@ -372,3 +385,11 @@ def address(context, builder, signature, args, n: int, space: int = SHARED) -> t
         found = builder.addrspacecast(found, ir.PointerType(BYTE, space))
     register = WORD if space == SHARED else LONG
     return builder.ptrtoint(found, register), LETTERS[register.width]
+
+
+def descriptor(context, builder, signature, args, n: int, fixed: int) -> tuple[Any, str]:
+    """What wgmma is told of an operand: where it begins, and what is the same of all such."""
+    place, _ = address(context, builder, signature, args, n)
+    # 18 bits of an address: others, such as a block's rank in a cluster, are other fields
+    start = builder.and_(builder.lshr(place, WORD(4)), WORD(0x3FFF))
+    return builder.or_(builder.zext(start, LONG), ir.Constant(LONG, fixed)), "l"

@@ -21,32 +21,17 @@ Source: NVIDIA, PTX ISA, "Asynchronous warpgroup level matrix instructions", "Re
 wgmma.mma_async.m64nNk16", "Asynchronous Warpgroup Level Matrix Shared Memory Layout".
 """
 
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
 from numba import types
 from numpy import ndarray
 
 from warpsim.core.memory import Array
 from warpsim.core.number_types import bfloat16
 from warpsim.ptx.clusters import Clusters
-from warpsim.ptx.instruction import (
-    CONVERGENT,
-    FLOAT,
-    LONG,
-    WORD,
-    Instruction,
-    Ptx,
-    address,
-    assembly,
-    f4,
-    instruction,
-    named,
-    u4,
-)
+from warpsim.ptx.instruction import CONVERGENT, FLOAT, WORD, Instruction, Ptx, instruction, named
 from warpsim.ptx.mbarrier import HOPPER
 from warpsim.ptx.mma import place_in_a, widened
 from warpsim.ptx.tma import Store, Tma, swizzled
@@ -231,70 +216,40 @@ class Hopper(Tma, Clusters, Sums):
 
 
 # ---------------------------------------------------------------------- code
-def tied(builder, context, kind, sums, text: str, given: list[tuple[Any, str]]) -> Any:
-    """A text of PTX that reads and writes all sums in place: $0... are they."""
-    count = len(kind)
-    values = [(builder.extract_value(sums, e), str(e)) for e in range(count)]
-    made, output = ir.LiteralStructType([FLOAT] * count), ",".join(["=f"] * count)
-    out = assembly(builder, made, values + given, text, output, CONVERGENT, memory=True)
-    return context.make_tuple(builder, kind, [builder.extract_value(out, e) for e in range(count)])
-
-
-def _descriptor(context, builder, signature, args, n: int, fixed: int) -> tuple[Any, str]:
-    """What wgmma is told of an operand: where it begins, and what is the same of all such."""
-    place, _ = address(context, builder, signature, args, n)
-    # 18 bits of an address: others, such as a block's rank in a cluster, are other fields
-    start = builder.and_(builder.lshr(place, WORD(4)), WORD(0x3FFF))
-    return builder.or_(builder.zext(start, LONG), ir.Constant(LONG, fixed)), "l"
-
-
-def _multiply(layout: str, depth: int = DEPTH) -> Callable:
+def _multiply(layout: str, sums: types.UniTuple, b: types.Array, depth: int = DEPTH) -> Ptx:
     """Code of a product, by the layouts of a and b: "r" is in registers.
 
     Descriptors say: start, bytes to the next box, bytes to the next eight rows, swizzle.
     """
     in_registers = layout[0] == "r"
     mn_major = layout[0] == "t", layout[1] == "n"  # neighbours lie along the sums, not the depth
+    sides = {"y": mn_major[1]} if in_registers else dict(zip("xy", mn_major, strict=True))
     # 16 deep: 32 bytes along a swizzled row, or 16 rows of 128 bytes; in units of 16 bytes
-    sides = dict(zip("xy", mn_major, strict=True)) if not in_registers else {"y": mn_major[1]}
     steps = {name: 16 * 128 // 16 if side else 16 * 2 // 16 for name, side in sides.items()}
     box = 128 * depth if in_registers else BOX
-    fixed = [1 << 62 | (1024 // 16) << 32 | (box // 16 if side else 1) << 16 for side in mn_major]
+    boxes = (box // 16 if side else 1 for side in sides.values())
+    fixed = tuple(1 << 62 | (1024 // 16) << 32 | step << 16 for step in boxes)
     transposed = ", ".join(str(int(side)) for side in sides.values())
-
-    def generate(context, builder, signature, args):
-        kind, b = signature.args[0], 2 if in_registers else 3
-        count, given = len(kind), []
-        if in_registers:
-            data = context.make_array(signature.args[1])(context, builder, args[1]).data
-            given += [(builder.load(builder.gep(data, [WORD(n)])), "r") for n in range(depth // 4)]
-        else:
-            given.append(_descriptor(context, builder, signature, args, 1, fixed[0]))
-        given.append(_descriptor(context, builder, signature, args, b, fixed[1]))
-        keep = context.cast(builder, args[-1], signature.args[-1], u4)
-        given.append((keep, "r"))
-        flag = 2 * count + len(given) - 1
-        places = {name: flag - len(steps) + n for n, name in enumerate(steps)}
-        letters = "bf16" if signature.args[b].dtype == bfloat16 else "f16"
-        sums = "{" + ", ".join(f"${n}" for n in range(count)) + "}"
-        lines = [
-            f"{{ .reg .pred p; .reg .b64 {', '.join(places)};", f"setp.ne.b32 p, ${flag}, 0;",
-            " ".join(f"mov.b64 {name}, ${place};" for name, place in places.items()),
-            "wgmma.fence.sync.aligned;",
-        ]  # fmt: skip
-        for k in range(depth // 16):
-            if k:
-                lines.append(" ".join(f"add.s64 {n}, {n}, {by};" for n, by in steps.items()))
-            words = ", ".join(f"${2 * count + 4 * k + n}" for n in range(4))
-            lines.append(
-                f"wgmma.mma_async.sync.aligned.m64n{2 * count}k16.f32.{letters}.{letters} {sums}, "
-                f"{f'{{{words}}}' if in_registers else 'x'}, y, {'1' if k else 'p'}, 1, 1, "
-                f"{transposed};"
-            )
-        lines.append("wgmma.commit_group.sync.aligned; }")
-        return tied(builder, context, kind, args[0], "\n".join(lines), given)
-
-    return generate
+    count, words = len(sums), in_registers * depth // 4
+    places = {name: 2 * count + words + n for n, name in enumerate(steps)}
+    letters = "bf16" if b.dtype == bfloat16 else "f16"
+    numbers = "{" + ", ".join(f"${n}" for n in range(count)) + "}"
+    lines = [
+        f"{{ .reg .pred p; .reg .b64 {', '.join(places)};",
+        f"setp.ne.b32 p, ${2 * count + words + len(places)}, 0;",
+        " ".join(f"mov.b64 {name}, ${place};" for name, place in places.items()),
+        "wgmma.fence.sync.aligned;",
+    ]
+    for k in range(depth // 16):
+        if k:
+            lines.append(" ".join(f"add.s64 {n}, {n}, {by};" for n, by in steps.items()))
+        four = ", ".join(f"${2 * count + 4 * k + n}" for n in range(4))
+        lines.append(
+            f"wgmma.mma_async.sync.aligned.m64n{2 * count}k16.f32.{letters}.{letters} {numbers}, "
+            f"{f'{{{four}}}' if in_registers else 'x'}, y, {'1' if k else 'p'}, 1, 1, {transposed};"
+        )
+    lines.append("wgmma.commit_group.sync.aligned; }")
+    return Ptx("\n".join(lines), CONVERGENT, fixed=fixed, words=words)
 
 
 def _products(name: str, sums, a, a_index, b, *_) -> str | None:
@@ -316,7 +271,7 @@ def _shared(layout: str) -> Instruction:
     # one for 64 of the sums' rows or columns, one after another
     call = f"wgmma_{layout}(sums, a, a_index, b, b_index, keep)"
     return Instruction(
-        named(lambda sums, a, a_index, b, b_index, keep: _multiply(layout), call,
+        named(lambda sums, a, a_index, b, b_index, keep: _multiply(layout, sums, b), call,
               "begin sums + a b.", "sums = "),
         "sums factor index factor index number", _as_sums, check=_products, twin=Hopper.wgmma,
         more={"a_mn": layout[0] == "t", "b_mn": layout[1] == "n"}, by_warp=True, hopper=True,
@@ -333,7 +288,7 @@ def wgmma_nt_deep(sums, a, a_index, b, b_index, depth, keep):
 
     As `wgmma_nt`, of the first `depth` numbers of each row: 16, 32, 48 or 64, a literal.
     """
-    return _multiply("nt", depth.literal_value)
+    return _multiply("nt", sums, b, depth.literal_value)
 
 
 @instruction("sums words factor index literal number", _as_sums, known=range(16, 257, 16),
@@ -345,17 +300,17 @@ def wgmma_rn(sums, words, b, index, depth, keep):
     for 64 columns, one after another; `depth`, a literal, is a multiple of 16. Without `keep` the
     sums begin at 0.
     """
-    return _multiply("rn", depth.literal_value)
+    return _multiply("rn", sums, b, depth.literal_value)
 
 
-@instruction("literal", lambda n: types.UniTuple(f4, n.literal_value // 2),
+@instruction("literal", lambda n: types.UniTuple(types.float32, n.literal_value // 2),
              known=range(8, 257, 8), twin=Sums.wgmma_zeros, by_warp=True)  # fmt: skip
 def wgmma_zeros(n):
     """``sums = wgmma_zeros(n)``: zeros for n columns, a literal."""
 
     def generate(context, builder, signature, args):
         kind = signature.return_type
-        return context.make_tuple(builder, kind, [ir.Constant(FLOAT, 0.0)] * len(kind))
+        return context.make_tuple(builder, kind, [FLOAT(0.0)] * len(kind))
 
     return generate
 
@@ -369,12 +324,7 @@ def wgmma_wait(most):
 @instruction("sums", _as_sums, twin=Hopper.wgmma_sums, by_warp=True)
 def wgmma_sums(sums):
     """``sums = wgmma_sums(sums)``: wait for all products; their sums may be read then."""
-
-    def generate(context, builder, signature, args):
-        text = "wgmma.wait_group.sync.aligned 0;"
-        return tied(builder, context, signature.args[0], args[0], text, [])
-
-    return generate
+    return Ptx("wgmma.wait_group.sync.aligned 0;", CONVERGENT)
 
 
 @instruction("floats sums", twin=Sums.unpack_sums, by_warp=True)
