@@ -143,11 +143,12 @@ def make_eliminate(size: int) -> tuple[Any, int]:
     width = 16 if size <= 64 else 32
     rows, columns, warps = size // 16, ceil_div(size, width), width // 2
     count, pitch = rows * columns, width * columns
-    twice = 2 * pitch
+    twice, staged = 2 * pitch, 2 * pitch + 2
 
     @cuda.jit(max_registers=128)
     def eliminate(parts, rank, r, inverse, unscale, refused):
-        own, here = cuda.local.array(count, float64), cuda.shared.array(twice, float64)
+        own, here = cuda.local.array(count, float64), cuda.shared.array(staged, float64)
+        pivotal = cuda.local.array(columns, float64)
         roots, found = cuda.shared.array(size, float64), cuda.shared.array(warps, float32)
         matrix, t, part = cuda.blockIdx.x, int32(cuda.threadIdx.x), int32(0)
         down, across, largest = t // width, t % width, float32(0)
@@ -182,9 +183,16 @@ def make_eliminate(size: int) -> tuple[Any, int]:
             for m in range(rows):
                 if down + 16 * m == p:
                     for n in range(columns):
-                        here[row + across + width * n] = own[m * columns + n]
+                        j, value = int32(across + width * n), own[m * columns + n]
+                        store(here, int32(row + j), 1.0 if j == p else value)
+                        if j == p:
+                            store(here, int32(twice + p % 2), value)
+            for n in range(columns):  # the inverse begins where L was
+                if p // width == n and across == p % width:
+                    for m in range(rows):
+                        own[m * columns + n] *= float64(down + 16 * m <= p)
             cuda.syncthreads()
-            pivot = here[row + p]
+            pivot = load(here, int32(twice + p % 2))
             fine = fine and pivot > SMALLEST
             reciprocal = 0.0
             if pivot > SMALLEST:  # two Newton steps: a division would take as long as all the rest
@@ -193,15 +201,13 @@ def make_eliminate(size: int) -> tuple[Any, int]:
                 reciprocal *= 2.0 - pivot * reciprocal
             if t == 0:
                 roots[p] = reciprocal
+            for n in range(columns):
+                pivotal[n] = load(here, int32(row + across + width * n))
             for m in range(rows):
-                i = int32(down + 16 * m)
-                if i > p:
-                    times = here[row + i] * reciprocal
+                if down + 16 * m > p:
+                    times = load(here, int32(row + down + 16 * m)) * reciprocal
                     for n in range(columns):
-                        j = int32(across + width * n)
-                        before = 0.0 if j == p else own[m * columns + n]
-                        other = 1.0 if j == p else here[row + j]
-                        own[m * columns + n] = before - times * other
+                        own[m * columns + n] -= times * pivotal[n]
             p = int32(p + 1)
         cuda.syncthreads()
         if t < size:

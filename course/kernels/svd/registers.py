@@ -302,7 +302,7 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
     sweep = make_sweep(size)
 
     @cuda.jit(device=True, forceinline=True)
-    def exchange(x, y, memory, give):
+    def move_rows(x, y, memory, give):
         """A warp's rows, of w and then of k, from shared memory; give: back there, for 1."""
         lane, i = int32(cuda.threadIdx.x % 32), int32(cuda.threadIdx.x // 32 * OWN)
         for q in range(OWN):
@@ -373,7 +373,7 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
             longest = max(longest, found[other])
         floor = max(float32(ZERO), longest * float32(NOISE) * float32(NOISE))
         if rotates:
-            exchange(x, y, memory, int32(0))
+            move_rows(x, y, memory, int32(0))
         cuda.syncthreads()
         done, fresh, swept = False, False, int32(0)
         steep = cuda.shared.array(warps, float32)
@@ -392,7 +392,7 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
             done = fresh and (largest <= float32(DONE) or largest * steepest <= float32(LEFT))
             near = not fresh and largest <= float32(NEAR_BY_PAIRS)
             if rotates and (near or done or swept >= most):
-                exchange(x, y, memory, int32(1))
+                move_rows(x, y, memory, int32(1))
             cuda.syncthreads()
             if near:
                 fresh, one, none, next_row = True, float32(1), float32(0), int32(pitch)
@@ -401,7 +401,7 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
                 fill(source, rank, w)
                 multiply(k, w, next_row, int32(1), rank, w, w, one, none)
                 if rotates:
-                    exchange(x, y, memory, int32(0))
+                    move_rows(x, y, memory, int32(0))
                 cuda.syncthreads()
         return done, swept
 
