@@ -7,8 +7,8 @@ operations. Calls are interleaved. "time" is the GPU's, the data where the call 
 at most 64 rows of the first matrix or head.
 
 Rows "best peer / ours" of the shape "all" are over all shapes that the function takes: above 1 it
-is faster than the best of its peers. A shape that it refuses has a row "refused". One that it hands
-to a library has a row "handed over", its ratio, and counts in neither mean nor worst.
+is faster than the best of its peers. A shape that it refuses has a row "refused"; one that it hands
+to a library, and that does not count, has a row "handed over", its ratio.
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ class Drawn(NamedTuple):
     """A drawn problem: its calls, ours and the peers', and the relative error of ours' result.
 
     foreseen: by peer a call on a part of the problem, and how many times as much the whole is.
-    handed: whether ours hands it to a library.
     """
 
     shape: str
@@ -62,7 +61,7 @@ class Drawn(NamedTuple):
     error: Callable[[Any], float]
     limit: float
     foreseen: dict[str, tuple[Call, float]] = {}
-    handed: bool = False
+    handed: bool = False  # by ours to a library
 
 
 def run(bench):
@@ -79,10 +78,7 @@ def run(bench):
                 if not problem.handed:
                     ratios[metric].append((ratio, problem.shape))
                 elif metric == "time":
-                    bench.figure(
-                        name, BEST, problem.shape, problem.dtype, "handed over", "x", ratio
-                    )
-                    bench.say(f"  {name} {problem.shape}: handed over, {ratio:.3f}")
+                    bench.figure(name, BEST, *problem[:2], "handed over", "x", ratio)
             torch.cuda.empty_cache()
         for metric, found in ratios.items():
             _summed_up(bench, name, metric, found)
