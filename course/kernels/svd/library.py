@@ -111,7 +111,7 @@ class LibrarySolver(Memory):
         self.ill, self.info = (cuda.device_array(batch, np.int32) for _ in range(2))
         order = np.broadcast_to(np.arange(count, dtype=np.int32), (batch, count))
         self.order = cuda.to_device(np.ascontiguousarray(order))
-        self.work = None
+        self.work, self.compiled = self.workspace(), False
 
     def __call__(self, a: Array, u: Array, s: Array, vt: Array) -> None:
         """Decompose; `IllConditioned` where the kernels must."""
@@ -126,8 +126,9 @@ class LibrarySolver(Memory):
         for rows, out, across in ((self.v, short, wide), (self.u, long, not wide)):
             given = rows, self.order, self.factor, out, across, self.ill, np.int32(-1)
             after.append(by_tiles(gather, rows, *given))
-        if self.work is None:
+        if not self.compiled:
             compile_ahead(lambda: [*before, *after])
+            self.compiled = True
         for launch in before:
             launch.on()
         self.decompose()
@@ -136,19 +137,26 @@ class LibrarySolver(Memory):
         if self.ill.copy_to_host().any():
             raise IllConditioned
 
-    def decompose(self) -> None:
-        """`found`, and rows u and v, of matrices whose columns are a's rows."""
-        from cupy.cuda import Stream, device
+    def given(self) -> list:
+        """What cuSOLVER takes, from its handle to the number of matrices, but for the workspace."""
+        from cupy.cuda import device
 
-        batch, short, long = self.a.shape
-        library, handle, count = cusolver(), device.get_cusolver_handle(), self.found.shape[1]
+        (batch, short, long), count = self.a.shape, self.found.shape[1]
         arrays = (self.a, long, long * short), (self.found, count), (self.u, long, long * count), (
             self.v, short, short * count)  # fmt: skip
-        given = [part for array, *rest in arrays for part in (address_of(array), *rest)]
-        given = [library.CUSOLVER_EIG_MODE_VECTOR, count, long, short, *given]
+        about = [part for array, *rest in arrays for part in (address_of(array), *rest)]
+        mode = cusolver().CUSOLVER_EIG_MODE_VECTOR
+        return [device.get_cusolver_handle(), mode, count, long, short, *about, batch]
+
+    def workspace(self) -> Array:
+        size = cusolver().sgesvdaStridedBatched_bufferSize(*self.given())
+        return cuda.device_array(max(size, 1), np.float32)
+
+    def decompose(self) -> None:
+        """`found`, and rows u and v, of matrices whose columns are a's rows."""
+        from cupy.cuda import Stream
+
+        *given, batch = self.given()
+        there = address_of(self.work), self.work.size, address_of(self.info)
         with Stream.null:
-            if self.work is None:
-                size = library.sgesvdaStridedBatched_bufferSize(handle, *given, batch)
-                self.work = cuda.device_array(max(size, 1), np.float32)
-            there = address_of(self.work), self.work.size, address_of(self.info)
-            library.sgesvdaStridedBatched(handle, *given, *there, 0, batch)
+            cusolver().sgesvdaStridedBatched(*given, *there, 0, batch)

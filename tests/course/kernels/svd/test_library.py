@@ -29,6 +29,7 @@ def by_numpy(monkeypatch):
     monkeypatch.setattr(gram, "FAST_FLOAT64", (tuple(device.compute_capability),))
     monkeypatch.setattr(library, "cusolver", lambda: True)
     monkeypatch.setattr(library.LibrarySolver, "decompose", decompose)
+    monkeypatch.setattr(library.LibrarySolver, "workspace", lambda _: None)
     monkeypatch.setattr(library, "LEAST", 4)
     yield asked
     package.forget()
