@@ -132,7 +132,9 @@ class PreparedPlan:
             launches = list(facts.launches(given))
             slots = prepared.new_slots(len(given) + len(self.workspaces))
             self.launches = [
-                prepared.PreparedLaunch(launch, slots, prepared.attributes_behind(launch.kernel))
+                prepared.PreparedLaunch(
+                    launch, slots, prepared.attributes_behind(launch.kernel) if launch.early else ()
+                )
                 for launch in launches
             ]
         self.makers = [

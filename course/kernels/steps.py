@@ -83,6 +83,7 @@ class Launch(NamedTuple):
     block: int | tuple[int, ...]
     arguments: tuple  # of arrays on the device, or slots of such, and numbers
     shared: int = 0  # bytes of dynamic shared memory of a block
+    early: bool = True  # it may begin before the one in front is done, if its kernel waits for that
 
     @property
     def shape(self) -> tuple[int, ...]:

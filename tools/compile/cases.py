@@ -319,18 +319,17 @@ def of_softmax() -> Iterator[Case]:
     unaligned = ("float32", "shifted"), ("float32", "single"), ("float16", "shifted")
     for stored, access in (*((word, "aligned") for word in NUMBA_TYPES), *unaligned):
         rows, about = NUMBA_TYPES[stored][:, ::1], f"{stored}, {access}"
-        aligned = access == "aligned"
+        aligned, size = access == "aligned", 4 if stored == "float32" else 2
         types, back = void(rows, rows), void(rows, rows, rows)
         for label, threads in softmax.ONLINE_THREADS.items():
             kernel = softmax.online(stored, threads, aligned)
             yield Case(f"softmax: online, {label}, {about}", kernel, types)
         for columns in (10, 768, softmax.LONGEST[aligned]):
-            in_warp, most = softmax.most_accesses(stored, aligned)
-            config = softmax.config_for(columns, most, in_warp)
+            config = softmax.config_for(columns, access, size)
             kernel = softmax.registers(stored, config, access, config.unguarded(columns, access))
             yield Case(f"softmax: registers, {columns}, {about}", kernel, types)
         for columns in (10, 768, softmax_backward.LONGEST[aligned]):
-            config = softmax.config_for(columns, softmax_backward.MOST_ACCESSES[stored])
+            config = softmax_backward.config_for(columns, access, size)
             full = config.unguarded(columns, access)
             kernel = softmax_backward.backward_in_registers(stored, config, access, full)
             yield Case(f"softmax_backward: registers, {columns}, {about}", kernel, back)

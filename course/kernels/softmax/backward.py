@@ -21,8 +21,11 @@ from course.kernels.softmax.forward import (
     ZERO,
     RowProblem,
     SoftmaxConfig,
+    config_of,
     most_registers,
     part_of_row,
+    reach,
+    threads_for,
 )
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice, row_limit
 from course.kernels.warps import WARP, lanes_sum
@@ -125,11 +128,25 @@ def backward_in_registers(
 
 # --- the ladder -----------------------------------------------------------------------------------
 
-#: Accesses of four elements, of each array: what a thread has where there are threads enough.
-#: Those of 16 bits are half as many bytes. Not measured yet.
-MOST_ACCESSES = {"float32": 2, "float16": 4, "bfloat16": 4}
+#: Accesses of four elements, of each array, that a thread has at most, by bytes of an element; few
+#: rows have more threads each, up to so many of a row and of all of them.
+MOST_ACCESSES, SHARING, RESIDENT = {4: 2, 2: 4}, 256, 3 << 16
+#: Fewer threads of all rows are let be.
+FEW = 3 << 13
 #: Elements of the longest row in registers, by alignment: 1,024 threads have 64 registers each.
 LONGEST = {True: 16_384, False: 8192}
+
+
+def config_for(
+    columns: int, access: str = "aligned", size: int = 4, rows: int = 4096
+) -> SoftmaxConfig:
+    """The config for rows of so many elements of `size` bytes."""
+    most, held = MOST_ACCESSES[size], reach(columns, access)
+    threads = threads_for(held, most, most)
+    sharing = min(SHARING, held / VECTOR) if rows * threads > FEW else 0
+    while threads < sharing and 2 * rows * threads <= RESIDENT:
+        threads *= 2
+    return config_of(threads, columns, access, rows)
 
 
 def _two_passes(problem: RowProblem, dy: Array, y: Array, dx: Array) -> list[Launch]:
@@ -138,7 +155,7 @@ def _two_passes(problem: RowProblem, dy: Array, y: Array, dx: Array) -> list[Lau
 
 def _registers(problem: RowProblem, dy: Array, y: Array, dx: Array) -> list[Launch]:
     dtype, access = problem.dtype, problem.access
-    config = problem.config(MOST_ACCESSES[dtype])
+    config = config_for(problem.columns, access, problem.size, problem.rows)
     unguarded = config.unguarded(problem.columns, access)
     kernel = backward_in_registers(dtype, config, access, unguarded)
     grid = ceil_div(problem.rows, config.rows)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -257,7 +257,7 @@ def online(dtype: str, threads: int, aligned: bool) -> Callable:
 class SoftmaxConfig:
     """What is tuned."""
 
-    row_threads: int  # that share a row: a power of two, 4 to 1,024 of a block; to 32 by shuffles
+    row_threads: int  # that share a row: a power of two, 2 to 1,024 of a block; to 32 by shuffles
     rows: int  # of a block; rows x row_threads is a multiple of 32
     accesses: int  # loads of four elements that a thread has in flight: its whole part of the row
     blocks: int = 1  # that share a row, as a cluster; row_threads are those of all of them
@@ -269,50 +269,71 @@ class SoftmaxConfig:
         return min(columns // (self.row_threads * VECTOR), self.accesses)
 
 
-#: Accesses of four elements: what a thread has of a row where there are threads enough. Of 16 bits
-#: they are half as many bytes, single elements four times as many accesses. Measured on an H200.
-MOST_ACCESSES, MOST_16_BIT, MOST_UNALIGNED = 3, 8, 4
-#: The same of rows of 16 bits up to as many threads as a warp has, by alignment.
-IN_WARP = {True: 4, False: 2}
-FEWEST_THREADS, MOST_THREADS = 4, 1024  # that share a row
+#: By how a thread accesses its part of a row, see `part_of_row`, and bytes of an element: accesses
+#: of four elements that it has at most, up to as many threads as a warp has and beyond, and threads
+#: of all rows up to which few rows have more threads each. Measured on an H200.
+TUNED = {
+    ("aligned", 2): (3, 6, 1 << 16), ("aligned", 4): (3, 4, 1 << 16),
+    ("shifted", 2): (7, 7, 1 << 17), ("shifted", 4): (7, 7, 1 << 17),
+    ("single", 2): (1, 8, 1 << 17), ("single", 4): (1, 4, 3 << 16),
+}  # fmt: skip
+SHIFTED = 5000  # columns from which "shifted" is faster than "single"
+FEWEST_THREADS, MOST_THREADS = 2, 1024  # that share a row
 #: Threads of a block, at least; and of more rows than `MANY` threads have: a new block can begin
 #: about every nanosecond.
-BLOCK, LARGE_BLOCK, MANY = 128, 256, 1 << 20
-#: Threads that run at the same time on an H200; of few rows, so many share one. A launch of no more
-#: than `BESIDE` leaves multiprocessors free, on which the next launch begins.
-RESIDENT, SHARING, BESIDE = 3 << 16, 256, 3 << 13
-#: The most threads of all rows for which a row's, so many, become twice as many: forward alone.
-TWICE = {128: 9 << 15, 256: 9 << 15, 512: 255 << 10}
+BLOCK, LARGE_BLOCK, MANY = 128, 256, 1 << 17
+#: Columns up to which a warp has a row, since it needs no barrier, however few rows there are.
+BARRIER = 640
+#: A launch of no more threads leaves multiprocessors free, on which the next launch begins. Such
+#: rows, of no more bytes, have fewer threads each, of no more accesses.
+BESIDE, BESIDE_BYTES, BESIDE_ACCESSES = 20 << 10, 9 << 18, 12
+#: Where all launches have so many threads, one that begins early finds a few multiprocessors free,
+#: and its blocks are crowded there: it waits until the one in front is done. Not where a warp at
+#: most has an aligned row.
+CROWDED = range((1 << 15) + 1, (72 << 10) + 1)
 
 
-def most_accesses(dtype: str, aligned: bool) -> tuple[int, int]:
-    """Accesses that a thread has of a row, at most, where there are threads enough.
+def reach(columns: int, access: str) -> int:
+    """Columns of accesses of four that hold a row wherever it begins."""
+    return columns + (VECTOR - 1 if access == "shifted" else 0)
 
-    Up to as many threads as a warp has, and beyond.
-    """
-    if dtype != "float32":
-        return IN_WARP[aligned], MOST_16_BIT
-    return (MOST_ACCESSES, MOST_ACCESSES) if aligned else (MOST_UNALIGNED, MOST_UNALIGNED)
+
+def threads_for(columns: int, in_warp: int, most: int) -> int:
+    """The fewest threads of a row that have at most so many accesses, up to a warp's and beyond."""
+    threads = FEWEST_THREADS
+    while threads < WARP and threads * in_warp * VECTOR < columns:
+        threads *= 2
+    while threads < MOST_THREADS and threads * most * VECTOR < columns:
+        threads *= 2
+    return threads
+
+
+def config_of(threads: int, columns: int, access: str, rows: int) -> SoftmaxConfig:
+    """The config of so many threads a row."""
+    block = LARGE_BLOCK if rows * threads > MANY else BLOCK
+    if access != "aligned" and threads > WARP:  # no warp waits for those of many other rows
+        block = BLOCK if rows * threads <= 8 * MANY else threads
+    accesses = ceil_div(reach(columns, access), threads * VECTOR)
+    return SoftmaxConfig(threads, max(1, block // threads), accesses)
 
 
 def config_for(
-    columns: int, most: int = MOST_ACCESSES, in_warp: int | None = None, rows: int = 4096
+    columns: int, access: str = "aligned", size: int = 4, rows: int = 4096
 ) -> SoftmaxConfig:
-    """The config for rows of so many elements, `most` accesses a thread where there are threads.
-
-    Few rows have more threads each, while all of them run at the same time; very few rows do not.
-    """
-    row_threads = FEWEST_THREADS
-    while row_threads < WARP and row_threads * (in_warp or most) * VECTOR < columns:
-        row_threads *= 2
-    while row_threads < MOST_THREADS and row_threads * most * VECTOR < columns:
-        row_threads *= 2
-    sharing = min(SHARING, columns / VECTOR) if rows * row_threads > BESIDE else 0
-    while row_threads < sharing and 2 * rows * row_threads <= RESIDENT:
-        row_threads *= 2
-    accesses = max(1, ceil_div(columns, row_threads * VECTOR))
-    block = LARGE_BLOCK if rows * row_threads > MANY else BLOCK
-    return SoftmaxConfig(row_threads, max(1, block // row_threads), accesses)
+    """The config for rows of so many elements of `size` bytes."""
+    in_warp, most, limit = TUNED[access, size]
+    held = reach(columns, access)
+    threads = threads_for(held, in_warp, most)
+    if threads > WARP or held > BARRIER:
+        fewer, fewest = threads, max(2 * WARP, 2 * held / (VECTOR * BESIDE_ACCESSES))
+        while rows * fewer > BESIDE and fewer >= fewest:
+            fewer //= 2
+        if rows * fewer <= BESIDE and rows * columns * size <= BESIDE_BYTES:
+            threads = fewer
+        elif rows * threads > BESIDE:
+            while 2 * rows * threads <= limit and MOST_THREADS > threads < held / VECTOR:
+                threads *= 2
+    return config_of(threads, columns, access, rows)
 
 
 @functools.cache
@@ -484,21 +505,18 @@ class RowProblem(NamedTuple):
             address_of(array) % size == (array.strides[0] - arrays[0].strides[0]) % size == 0
             for array in arrays
         )
-        return cls(*shape, name_of(dtype), aligned, shifted and not aligned)
+        shifted = shifted and not aligned and shape[1] > SHIFTED
+        return cls(*shape, name_of(dtype), aligned, shifted)
 
     @property
     def access(self) -> str:
         """How kernels in registers access rows: see `part_of_row`."""
         return "aligned" if self.aligned else "shifted" if self.shifted else "single"
 
-    def config(self, most: int, in_warp: int | None = None) -> SoftmaxConfig:
-        """The config of a step in registers, of at most so many accesses a thread."""
-        return config_for(self.reach, most, in_warp, self.rows)
-
     @property
-    def reach(self) -> int:
-        """Columns of accesses of four that hold a row wherever it begins."""
-        return self.columns + (VECTOR - 1 if self.access == "shifted" else 0)
+    def size(self) -> int:
+        """Bytes of an element."""
+        return 4 if self.dtype == "float32" else 2
 
 
 def _three_passes(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
@@ -512,23 +530,18 @@ def _online(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
 
 
 def _registers(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
-    in_warp, most = most_accesses(problem.dtype, problem.aligned)
-    config, rows, columns = problem.config(most, in_warp), problem.rows, problem.reach
-    threads = config.row_threads
-    while VECTOR * threads < columns and BESIDE < rows * threads <= TWICE.get(threads, 0) // 2:
-        threads *= 2
-    if threads > config.row_threads:
-        config = SoftmaxConfig(threads, 1, ceil_div(columns, threads * VECTOR))
-    elif not problem.aligned and threads > WARP and rows * threads > MANY:
-        config = replace(config, rows=1)  # no warp waits for those of another row
+    config = config_for(problem.columns, problem.access, problem.size, problem.rows)
     return _in_registers(problem, config, x, out)
 
 
 def _in_registers(problem: RowProblem, config: SoftmaxConfig, *arrays: Array) -> list[Launch]:
     unguarded = config.unguarded(problem.columns, problem.access)
     kernel = registers(problem.dtype, config, problem.access, unguarded)
-    grid = ceil_div(problem.rows, config.rows) * config.blocks
-    return [Launch(kernel, grid, (config.row_threads // config.blocks, config.rows), arrays)]
+    grid, threads = ceil_div(problem.rows, config.rows) * config.blocks, config.row_threads
+    block = threads // config.blocks, config.rows
+    few = threads < WARP or (threads == WARP and problem.aligned)
+    early = few or problem.rows * threads not in CROWDED
+    return [Launch(kernel, grid, block, arrays, early=early)]
 
 
 _too_long = row_limit(LONGEST.get)
@@ -537,7 +550,7 @@ _too_long = row_limit(LONGEST.get)
 
 #: Blocks of a row and their threads, the first that hold it: several of them on a multiprocessor,
 #: so that one reads while another writes. Measured on an H200.
-CLUSTERS, CLUSTER_ACCESSES = ((4, 256), (8, 256), (8, 512), (8, 1024)), 7
+CLUSTERS, CLUSTER_ACCESSES = ((4, 256), (8, 256), (8, 512), (8, 1024)), 8
 #: Of rows this long a cluster is faster, if a multiprocessor is left for each of four blocks.
 LONG = 12_288
 
@@ -553,10 +566,11 @@ def cluster_config(columns: int) -> SoftmaxConfig:
 
 
 def _clusters(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
-    return _in_registers(problem, cluster_config(problem.reach), x, out)
+    config = cluster_config(reach(problem.columns, problem.access))
+    return _in_registers(problem, config, x, out)
 
 
-_beyond = row_limit({True: 229_376, False: 229_373}.get)  # 8 x 1,024 x CLUSTER_ACCESSES x VECTOR
+_beyond = row_limit({True: 262_144, False: 262_141}.get)  # 8 x 1,024 x CLUSTER_ACCESSES x VECTOR
 
 
 def _no_cluster(problem: RowProblem) -> str:

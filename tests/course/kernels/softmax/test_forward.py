@@ -46,19 +46,23 @@ def test_registers_reads_whole_rows_in_whole_sectors(rng):
     assert report.total("global", "store").sectors == x.nbytes / 32
 
 
-def test_every_length_has_a_config_that_holds_it():
-    for columns in range(1, forward.LONGEST[True] + 1):
-        config = forward.config_for(columns)
-        assert columns <= config.row_threads * config.accesses * forward.VECTOR
-        assert config.row_threads * config.rows % 32 == 0
-        assert config.row_threads * config.rows <= 1024
+@pytest.mark.parametrize(("access", "size"), forward.TUNED)
+def test_every_length_has_a_config_that_holds_it(rng, access, size):
+    for columns in range(1, forward.LONGEST[access == "aligned"] + 1):
+        for rows in (1, int(2 ** rng.uniform(0, 18))):
+            config = forward.config_for(columns, access, size, rows)
+            held = columns + (3 if access == "shifted" else 0)
+            assert held <= config.row_threads * config.accesses * forward.VECTOR
+            assert config.row_threads * config.rows % 32 == 0
+            assert config.row_threads * config.rows <= 1024
+            assert config.accesses <= (12 if config.row_threads < 1024 else 8)
 
 
 @needs_compiler
 @pytest.mark.parametrize("access", ["aligned", "shifted", "single"])
 def test_the_longest_rows_in_registers_leave_a_block_that_can_be_launched(access):
     longest = forward.LONGEST[access == "aligned"]
-    kernel = forward.registers("float32", forward.config_for(longest), access)
+    kernel = forward.registers("float32", forward.config_for(longest, access), access)
     facts = compiled(kernel, "void(float32[:, :], float32[:, :])", "sm_90")
-    assert facts.registers * forward.config_for(longest).row_threads <= 65_536
+    assert facts.registers * forward.config_for(longest, access).row_threads <= 65_536
     assert facts.local_bytes == facts.spills == 0
