@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -180,7 +181,7 @@ class Operator:
         tensors, options = inputs[: self.count], inputs[self.count :]
         if not _is_compiling():
             for is_known, known_options, recorded, how in self.own.calls:
-                if is_known(*tensors) and known_options == options:
+                if known_options == options and is_known(*tensors):
                     if _function_modes() or _forward_ad._current_level >= 0:
                         break
                     if recorded is not None and _is_grad_enabled():
@@ -220,26 +221,26 @@ class Operator:
         address_of, now = Tensor.data_ptr, self.now
 
         def with_plan(*tensors: Tensor) -> Any:
-            addresses, together = [], 0
-            for one in tensors:
-                address = address_of(one)
-                addresses.append(address)
-                together |= address
-            if together & ALIGNMENT_MASK:
+            addresses = [*map(address_of, tensors)]
+            if functools.reduce(operator.or_, addresses) & ALIGNMENT_MASK:
                 return now(*tensors, *options)
             return launched(tensors, addresses, None, None)
 
-        if self.count > 1 or not hasattr(launched, "parts"):
+        if not hasattr(launched, "parts"):
             return with_plan
         make, address_of, slots, current, device, prepared, launch, where = launched.parts
 
-        def alone(x: Tensor) -> Tensor:
-            """The same of one tensor and one launch: each step counts."""
-            address = address_of(x)
-            if address & ALIGNMENT_MASK:
-                return now(x, *options)
+        def alone(*tensors: Tensor) -> Tensor:
+            """The same of one launch: each step counts."""
+            together = n = 0
+            for one in tensors:
+                slots[n] = address = address_of(one)
+                together |= address
+                n += 1
+            if together & ALIGNMENT_MASK:
+                return now(*tensors, *options)
             result = make()
-            slots[0], slots[1] = address, address_of(result)
+            slots[n] = address_of(result)
             queue = current(device)
             if queue != prepared.queue:
                 prepared.go_to(queue)
