@@ -12,10 +12,10 @@ import keyword
 import math
 import os
 import re
-from collections import Counter
+from collections import ChainMap, Counter
 from dataclasses import replace
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,7 @@ PARTS: dict[str, str] = {
 #: The part of each operation; any other is an instruction's, of :mod:`warpsim.ptx`.
 OPERATIONS = {name: part for part, names in PARTS.items() for name in names.split()}
 _TAKEN = {"T", "frame", "ptx", *PARTS}
+_unparsed = lru_cache(maxsize=1 << 12)(ast.unparse)
 _TEMPORARY = re.compile(r"_(then|else|outer|loop|value|array|index|base|m|k|s)_?\d*")
 
 
@@ -87,7 +88,7 @@ class Emitter(Accesses, Calls):
         self.sites: list[Site] = []
         self.calls: list[tuple[str, str, Any, tuple[types.Type, ...]]] = []  # see `kept.Shell`
         self.keeps = True  # other functions of this shape may take it
-        self.namespace: dict[str, Any] = dict(operators.NAMESPACE)
+        self.namespace: ChainMap[str, Any] = ChainMap({}, operators.NAMESPACE)
         self.comments: list[str] = []
         self.loops: list[tuple[str, ast.AST]] = []
         self.counts: list[Counter] = []
@@ -160,7 +161,7 @@ class Emitter(Accesses, Calls):
         return name
 
     def site(self, node: ast.AST, array: str = "", code: str | None = None) -> int:
-        text = ast.unparse(node) if code is None else code
+        text = _unparsed(node) if code is None else code
         place = self.source.line(node), text, array, self.source.name
         stored, dropped = node in self.stored_loads, node in self.typing.dropped
         self.sites.append(Site(*place, stored, "", dropped, node is self.copied))

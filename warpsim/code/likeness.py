@@ -30,7 +30,6 @@ _STEADY = frozenset(
     "_operator builtins cmath math numba numba_cuda numba_cuda_mlir numpy operator warpsim".split()
 )
 _STEADY_TYPES = (np.generic, Enum, BaseException, types.Type)
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 #: Bytes of an array outside the kernel that are compared.
 MOST_BYTES = 1 << 16
 
@@ -59,6 +58,9 @@ class _This:
         return isinstance(other, _This) and other.value is self.value
 
 
+_PYTHONS = bool, int, float, complex, str, bytes, type(None)
+#: The types of numbers and texts, whose text says all.
+_PLAIN = {kind: _This(kind) for kind in (*_PYTHONS, *np.sctypeDict.values())}
 _numbers: dict[tuple, _This] = {}
 #: What has been told of functions while one is asked; None for one that is being asked, too.
 _told: dict[FunctionType, _This | None] = {}
@@ -197,8 +199,8 @@ def _options(function: Any) -> tuple:
 
 def _like(value: Any) -> Any:
     """What is equal for values that mean the same to a kernel; what may change is `_Unlike`."""
-    if isinstance(value, _PLAIN) and not isinstance(value, Enum):
-        return _This(type(value)), repr(value)
+    if type(value) in _PLAIN:
+        return _PLAIN[type(value)], repr(value)
     if isinstance(value, slice):
         return slice, _like((value.start, value.stop, value.step))
     if isinstance(value, tuple):

@@ -279,7 +279,7 @@ class Program:
         try:
             for _ in range(MOST_PASSES):
                 source = self.source
-                if any(isinstance(node, ast.Starred) for node in source.nodes):  # it is spelled out
+                if any(isinstance(one, ast.Starred) for call in source.calls for one in call.args):
                     source = replace(source, tree=copy.deepcopy(source.tree), told={})
                 found = Typer(source, signature, callee).run()
                 if signature not in self._recursive or found.result == guess:

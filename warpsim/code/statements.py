@@ -115,7 +115,7 @@ class Writer(Emitter):
         called = {call[0] for call in self.calls}
         values = {
             name: value
-            for name, value in self.namespace.items()
+            for name, value in self.namespace.maps[0].items()
             if name not in called and value is not operators.NAMESPACE.get(name, self)
         }
         return Shell(

@@ -117,13 +117,13 @@ def call(typer: Any, node: ast.Call) -> types.Type:
         if isinstance(kind, types.BaseTuple):
             return kind
         raise source.refused(node, f"tuple({kind}): only a tuple can be made one")
-    cast, name = of_dtype(function) if is_number_class(function) else None, ast.unparse(node.func)
+    cast = of_dtype(function) if is_number_class(function) else None
     cast = types.intp if function in CASTS else cast  # decided in _cast
     given = tuple(plain(typer.expression(argument)) for argument in node.args)
     arguments = tuple(map(held, given))
     if cast is not None and function not in CASTS and given != arguments:
-        text = f"{name}({given[0]}) of what may be None: take int(...) or float(...)"
-        raise source.refused(node, text)
+        text = f"({given[0]}) of what may be None: take int(...) or float(...)"
+        raise source.refused(node, ast.unparse(node.func) + text)
     whole = isinstance(cast, types.Integer) and function not in CASTS
     if any(isinstance(source.static(one), Enum) for one in node.args) and not whole:
         if function in (min, max, round) or cast is not None:
@@ -158,6 +158,7 @@ def call(typer: Any, node: ast.Call) -> types.Type:
         return typer.typing.operands[node][0]
     if array and isinstance(function, Hashable) and function in REDUCTIONS:
         return _total_type(typer, node, array, REDUCTIONS[function])
+    name = ast.unparse(node.func)
     if callable(function) and hasattr(function, "__code__"):
         raise source.refused(
             node,

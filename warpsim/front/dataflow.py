@@ -9,6 +9,7 @@ Which variables does a loop change that steer nothing in it, such as a count of 
 
 import ast
 from collections import Counter
+from functools import lru_cache
 from itertools import count
 
 from warpsim.front.names import Source
@@ -76,6 +77,7 @@ def _plain(places: list[_Place], argument: bool) -> set[ast.Name]:
 
 
 # ---------------------------------------------------------------------- loops
+@lru_cache(maxsize=1 << 10)
 def idle_variables(loop: ast.While) -> frozenset[str]:
     """Names that a loop sets, and on which no condition, store, call or address in it depends.
 

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum, EnumType
-from functools import cache, cached_property
+from functools import cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -182,6 +182,7 @@ class Source:
     nodes = property(lambda self: self.once(_ASKED["nodes"]))
     calls = property(lambda self: self.once(_ASKED["calls"]))
     loads = property(lambda self: self.once(_ASKED["loads"]))
+    untyped = property(lambda self: self.once(_untyped))
     #: Whether numba-cuda-mlir's rules type it.
     of_the_successor = property(lambda self: marked(self.function))
 
@@ -241,26 +242,6 @@ class Source:
             name = dis.opname[found.pop()]
             raise typing_error(f"Use of unsupported opcode ({name}) found in {self.name}")
 
-    @cached_property
-    def untyped(self) -> dict[int, str]:
-        """Names, and what attributes are asked of, that Numba cannot type; each with advice."""
-        found = {}
-        for node in self.nodes:
-            base = node.value if isinstance(node, ast.Attribute) else node
-            outside = isinstance(base, ast.Name) and base.id not in self.assigned
-            value = self.static(base) if outside or isinstance(base, ast.Attribute) else MISSING
-            if value is MISSING:
-                continue
-            if isinstance(value, KernelName) and isinstance(base, ast.Name):
-                if value.path in ONLY_OF_CUDA:
-                    found[id(base)] = f"write cuda.{value.path}, after from numba import cuda"
-            elif has_no_type(value) and (base is not node or isinstance(value, type)):
-                found[id(base)] = (
-                    f"a {type(value).__name__} means nothing to Numba: give what you need of it a "
-                    "name outside the kernel"
-                )
-        return found
-
     # ------------------------------------------------------------------ constants
     def static(self, node: ast.AST) -> Any:
         """The value of an expression that is known when the kernel is compiled, or MISSING.
@@ -268,16 +249,16 @@ class Source:
         These are literals and what Python folds of them, names from outside the kernel and their
         attributes, and tuples of them. Arithmetic with names is not folded, as in Numba's typing.
         """
-        if isinstance(node, ast.Constant):
-            return node.value
-        if isinstance(node, ast.Call | ast.Compare):
-            return MISSING
         if isinstance(node, ast.Name):
             if node.id in self.assigned:
                 return self.constants.get(node.id, MISSING)
             if node.id in self.environment:
                 return as_kernel_name(self.environment[node.id])
             return getattr(builtins, node.id, MISSING)
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Call | ast.Compare):
+            return MISSING
         if isinstance(node, ast.Attribute):
             value = self.static(node.value)
             return MISSING if value is MISSING else attribute(value, node.attr)
@@ -296,7 +277,8 @@ class Source:
 
 #: Expressions that Python's compiler may replace by their value, and what they may consist of.
 FOLDED = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp)
-_LITERAL = (*FOLDED, ast.Constant, ast.Tuple, ast.Subscript, ast.Slice, ast.Compare)
+_WHOLE = {*FOLDED, ast.Tuple, ast.Subscript}
+_LITERAL = {*_WHOLE, ast.Constant, ast.Slice, ast.Compare}
 #: Python's instructions for starred targets, imports, global names that are set, del, and with.
 _UNREAD = {
     dis.opmap.get(name, -1)
@@ -308,10 +290,9 @@ _NO_WORK = ("RESUME", "NOP", "CACHE", "RETURN_VALUE")
 
 def folded(node: ast.AST) -> Any:
     """The value of literals that Python's compiler folds, as Numba's input has it; or MISSING."""
-    if isinstance(node, ast.Constant):
+    if type(node) is ast.Constant:
         return node.value
-    whole = isinstance(node, (*FOLDED, ast.Tuple, ast.Subscript))
-    if not whole or not all(isinstance(part, _LITERAL) for part in walk(node)):
+    if type(node) not in _WHOLE or not all(type(part) in _LITERAL for part in walk(node)):
         return MISSING
     return _folded(ast.unparse(node))
 
@@ -348,6 +329,26 @@ _ASKED: dict[str, Callable[[Source], Any]] = {
     "calls": lambda source: [node for node in source.nodes if isinstance(node, ast.Call)],
     "loads": lambda source: names(source.tree, ast.Load),
 }
+
+
+def _untyped(source: Source) -> dict[int, str]:
+    """Names, and what attributes are asked of, that Numba cannot type; each with advice."""
+    found = {}
+    for node in source.nodes:
+        base = node.value if isinstance(node, ast.Attribute) else node
+        outside = isinstance(base, ast.Name) and base.id not in source.assigned
+        value = source.static(base) if outside or isinstance(base, ast.Attribute) else MISSING
+        if value is MISSING:
+            continue
+        if isinstance(value, KernelName) and isinstance(base, ast.Name):
+            if value.path in ONLY_OF_CUDA:
+                found[id(base)] = f"write cuda.{value.path}, after from numba import cuda"
+        elif has_no_type(value) and (base is not node or isinstance(value, type)):
+            found[id(base)] = (
+                f"a {type(value).__name__} means nothing to Numba: give what you need of it a "
+                "name outside the kernel"
+            )
+    return found
 
 
 def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:

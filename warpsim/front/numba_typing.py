@@ -330,16 +330,15 @@ def of_value(value: Any) -> types.Type | None:
         return types.none
     if isinstance(value, str):
         return types.literal(str(value))
-    if isinstance(value, np.generic):
-        return of_dtype(value.dtype)
-    if not isinstance(value, np.ndarray) and hasattr(value, "__cuda_array_interface__"):
-        memory = device_memory(value)  # a device array from outside, by its address
-        return None if memory is None else of_value(memory)
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | np.generic):
         layout = "C" if value.flags.c_contiguous else "F" if value.flags.f_contiguous else "A"
         # records of the same fields are equal as keys, and may be two types
         kept = _array_type if value.dtype.isbuiltin else _array_type.__wrapped__
-        return kept(value.dtype, value.ndim, layout)
+        kind = kept(value.dtype, value.ndim, layout)
+        return kind.dtype if kind and isinstance(value, np.generic) else kind
+    if hasattr(value, "__cuda_array_interface__"):
+        memory = device_memory(value)  # a device array from outside, by its address
+        return None if memory is None else of_value(memory)
     if isinstance(value, tuple):
         parts = [of_value(part) for part in value]
         return None if None in parts else tuple_type(value, parts)

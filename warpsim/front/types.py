@@ -110,7 +110,8 @@ class Typer(Expressions):
         joined: Environment = {}
         for _, env in alive:
             joined.update(env)
-        differ = {name for _, env in alive for name in joined if env.get(name) is not joined[name]}
+        differ = {name for _, env in alive for name in env if env[name] is not joined[name]}
+        differ.update(*(joined.keys() - env for _, env in alive))
         unified: list[str] = []  # names of several types
         for name in [name for name in joined if name in differ]:
             if isinstance(name, tuple):
@@ -190,9 +191,9 @@ class Typer(Expressions):
     def _has_no_value(self, node: ast.expr) -> bool:
         """Is it a type, a function, a list, ...: a variable may hold it, and there is no code?"""
         value = self.source.static(node)
-        called = (part for part in walk(node) if isinstance(part, ast.Call))
-        if isinstance(node, ast.List) and node.elts and not any(called):
-            return all(self.expression(element) for element in node.elts)
+        if isinstance(node, ast.List) and node.elts:
+            if not any(isinstance(part, ast.Call) for part in walk(node)):
+                return all(self.expression(element) for element in node.elts)
         kind = self.environment.get(getattr(node, "id", None))
         if isinstance(kind, Conflict) and len(kind.kinds) == 1:
             return True
