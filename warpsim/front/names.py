@@ -118,7 +118,7 @@ def as_kernel_name(value: Any) -> Any:
     if id(value) in _REGISTERED:
         return _REGISTERED[id(value)][1]
     real = sys.modules.get("numba.cuda")
-    if real is not None and not isinstance(value, int | float | str | tuple | type(None)):
+    if real is not None:
         name = _names_in(real).get(id(value))
         if name is not None and getattr(real, name, MISSING) is value:
             return kernel_name(name)

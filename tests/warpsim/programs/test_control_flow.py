@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 
 import numpy as np
 import pytest
 from numba import float64
+from numba.core.errors import TypingError
 
 from tests.warpsim import the_course
 from tests.warpsim.programs.random_programs import THREADS, helper, results, source
 from warpsim import cuda, trace
+from warpsim.core.executed import noting
 from warpsim.run.control import Control
 
 #: Random programs to run, the first ones in `make test`, the others with the slow tests; 2,000 in
@@ -51,6 +55,25 @@ def test_random_programs_do_what_each_thread_alone_would_do(first):
     for seed in range(first, min(first + BATCH, PROGRAMS)):
         wanted, found = results(seed, lambda f, seed=seed: launcher(f, traced=seed % 4 == 0))
         assert np.array_equal(wanted, found), f"program {seed}:\n{source(seed)}"
+
+
+def test_variables_that_a_loop_sets_to_numbers_of_several_types():
+    """Loops of drawn lines do what Python does, where that finds all variables set."""
+    steps = "v = i|v = i * 0.5|v = 3|w = v|a = v|out[i] += v|out[i] += w".split("|")
+    when, ran = ["", "", "if i % 2 == 0: ", "if i > 1: "], 0
+    for seed in range(300):
+        draw = random.Random(seed)
+        lines = [draw.choice(when) + draw.choice(steps) for _ in range(7)]
+        text = "\n        ".join(["def body(n, out):\n    a = 1\n    for i in range(n):", *lines])
+        with noting():
+            exec(f"{text}\n    out[7] = v + a", names := {})
+        wanted, found = np.zeros(8), np.zeros(8)
+        with contextlib.suppress(NameError, TypingError):
+            names["body"](5, wanted)
+            cuda.jit(names["body"])[1, 1](5, found)
+            assert np.array_equal(wanted, found), f"seed {seed}:\n{text}"
+            ran += 1
+    assert ran > 40
 
 
 @pytest.mark.gpu
