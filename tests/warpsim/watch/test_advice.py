@@ -401,3 +401,17 @@ def test_float64_is_blamed_on_what_makes_it(seed):
 def test_an_update_that_races_is_cured_by_what_helps_it(statement, cure):
     assert cure in update_cure(statement, "x", True)
     assert "barrier" not in update_cure(statement, "x", False)
+
+
+# ---------------------------------------------------------------------- why it is float64
+@cuda.jit
+def into_its_place(x, sums):
+    f = 0.5
+    sums[int(f)] = sums[1]
+    x[0] *= f
+
+
+def test_what_lies_at_an_index_is_no_origin_of_it():
+    findings = trace(into_its_place, 1, 1, zeros(2), np.zeros(2)).findings
+    (why,) = [one.message for one in findings if one.kind == "float64" and "x[0]" in one.code]
+    assert "the literal 0.5 is float64" in why and "elements of sums" not in why
