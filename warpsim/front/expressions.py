@@ -40,9 +40,7 @@ REFUSED = {
     "Await": "kernels cannot wait for Python",
     "Try": "kernels have no try: test the values instead",
     "With": "kernels have no with",
-    **dict.fromkeys(
-        ("Import", "ImportFrom"), "import at the top of the file, not inside a kernel"
-    ),
+    **dict.fromkeys(("Import", "ImportFrom"), "import at the top of the file, not inside a kernel"),
     "ClassDef": "kernels have no classes",
     "Global": "kernels cannot change global variables: write into an array argument",
     "Nonlocal": "kernels cannot change outer variables: write into an array argument",
