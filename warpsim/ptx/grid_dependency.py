@@ -11,7 +11,7 @@ ISA, "griddepcontrol".
 
 from types import FunctionType
 
-from warpsim.ptx.instruction import VOID, assembly, capability, instruction
+from warpsim.ptx.instruction import Ptx, capability, instruction
 
 PTX = "griddepcontrol.launch_dependents; griddepcontrol.wait;"
 
@@ -27,7 +27,7 @@ def grid_dependency_wait():
 
     def generate(context, builder, signature, args):
         if capability() >= (9, 0):
-            assembly(builder, VOID, [], PTX)
+            Ptx(PTX).generate([], context, builder, signature, args)
         return context.get_dummy_value()
 
     return generate

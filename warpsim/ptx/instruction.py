@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 f4, i4, u4, u8 = types.float32, types.int32, types.uint32, types.uint64
 FLOAT, BYTE, WORD, LONG = ir.FloatType(), ir.IntType(8), ir.IntType(32), ir.IntType(64)
-VOID = ir.VoidType()
 GENERIC, GLOBAL, SHARED = 0, 1, 3  # address spaces
 LETTERS = {16: "h", 32: "r", 64: "l"}  # of inline PTX, for registers of so many bits
 CONVERGENT = ("convergent",)  # a warp's lanes make it together: it is not moved into a branch
@@ -323,43 +322,31 @@ class Ptx:
                 register, letter = self._register(context, dtype)
                 given += [(builder.bitcast(part, register), letter) for part in parts]
         result = signature.return_type
-        if result == types.none:
-            assembly(builder, VOID, given, self.text, attributes=self.attributes)
+        kinds = list(result) if isinstance(result, types.BaseTuple) else [result]
+        kinds = [] if result == types.none else kinds
+        register, letter = self._register(context, kinds[0]) if kinds else (ir.VoidType(), "")
+        made = register if len(kinds) < 2 else ir.LiteralStructType([register] * len(kinds))
+        writes = not kinds or "sums" in takes
+        values, inputs = zip(*given, strict=True) if given else ((), ())
+        constraints = [f"={letter}"] * len(kinds) + [*inputs] + ["~{memory}"] * writes
+        code = ir.InlineAsm(
+            ir.FunctionType(made, [value.type for value in values]), self.text,
+            ",".join(constraints), side_effect=writes or "readonly" in self.attributes,
+        )  # fmt: skip
+        out = builder.call(code, values, attrs=self.attributes)
+        if not kinds:
             return context.get_dummy_value()
-        count = len(result) if isinstance(result, types.BaseTuple) else 1
-        dtype = getattr(result, "dtype", result)
-        register, letter = self._register(context, dtype)
-        made = register if count == 1 else ir.LiteralStructType([register] * count)
-        output = ",".join([f"={letter}"] * count)
-        writes = "sums" in takes
-        out = assembly(builder, made, given, self.text, output, self.attributes, writes)
-        parts = [out] if count == 1 else [builder.extract_value(out, e) for e in range(count)]
-        parts = [builder.bitcast(part, context.get_data_type(dtype)) for part in parts]
-        return parts[0] if count == 1 else context.make_tuple(builder, result, parts)
+        parts = [out]
+        if len(kinds) > 1:
+            parts = [builder.extract_value(out, e) for e in range(len(kinds))]
+        parts = [builder.bitcast(part, context.get_data_type(kinds[0])) for part in parts]
+        return parts[0] if len(kinds) == 1 else context.make_tuple(builder, result, parts)
 
     def _register(self, context: Any, dtype: types.Type) -> tuple[Any, str]:
         """The register of a number, LLVM's type and a constraint's letter."""
         if dtype == f4 and not self.bits:
             return FLOAT, "f"
         return ir.IntType(dtype.bitwidth), LETTERS[dtype.bitwidth]
-
-
-def assembly(
-    builder, result, arguments: list[tuple[Any, str]], text: str, output: str = "", attributes=(),
-    memory: bool = False,
-):  # fmt: skip
-    """Insert a text of PTX; ``arguments`` are (value, constraint) pairs, the rest as of `Ptx`.
-
-    It writes to memory if `memory` is true, or if it has no output.
-    """
-    memory = memory or not output
-    kinds = [value.type for value, _ in arguments]
-    constraints = [output, *(c for _, c in arguments), "~{memory}" * memory]
-    code = ir.InlineAsm(
-        ir.FunctionType(result, kinds), text, ",".join(filter(None, constraints)),
-        side_effect=memory or "readonly" in attributes,
-    )  # fmt: skip
-    return builder.call(code, [value for value, _ in arguments], attrs=attributes)
 
 
 def pointer(context, builder, signature, args, n: int) -> Any:
