@@ -116,7 +116,7 @@ def _copied(name: str, to: types.Array, index, source: types.Array, place) -> st
 def copies(count: int) -> Any:
     """Declare a copy of so many elements of 4 bytes."""
     return instruction(
-        "array index array index", each=unfit, check=_copied, writes=True,
+        "array index array index", each=unfit, check=_copied,
         twin=AsyncCopies.copy_async, more={"count": count},
     )  # fmt: skip
 

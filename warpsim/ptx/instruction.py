@@ -84,8 +84,8 @@ class Instruction(Intrinsic):
     or a type by its name in `TYPES`. ``gives`` is the result's type, or makes it of the arguments'.
     ``twin`` is the method of the running threads that does it, by name where it is the scheduler's,
     and ``more`` what that takes besides; without one it has no effect there. ``by_warp``: its warps
-    wait for each other, and run one after the other; ``writes``: to its first argument; ``hopper``:
-    no other GPU is compiled for. ``each(name, takes, kinds)`` says what is wrong with arguments one
+    wait for each other, and run one after the other; ``hopper``: no other GPU is compiled for.
+    ``each(name, takes, kinds)`` says what is wrong with arguments one
     by one, ``check(name, *kinds)`` what else is. ``unknown`` is said of a literal that is none of
     the ``known`` ones.
     """
@@ -93,7 +93,7 @@ class Instruction(Intrinsic):
     def __init__(
         self, function: Callable, takes: str = "", gives: Any = types.none, *,
         twin: Callable | str | None = None, more: Mapping[str, Any] | None = None,
-        by_warp: bool = False, writes: bool = False, hopper: bool = False,
+        by_warp: bool = False, hopper: bool = False,
         each: Callable | None = None, check: Callable | None = None, known: range = range(0),
         unknown: str = "",
     ):  # fmt: skip
@@ -101,7 +101,7 @@ class Instruction(Intrinsic):
         name = function.__name__
         self.takes, self.gives, self.more = takes.split(), gives, more or {}
         self.twin = getattr(twin, "__name__", twin)
-        self.by_warp, self.writes, self.hopper = by_warp, writes, hopper
+        self.by_warp, self.hopper = by_warp, hopper
         self.each, self.check = each or _argument_by_argument, check or (lambda *kinds: None)
         self.known, self.unknown = known, unknown
         if known and not unknown:
@@ -145,8 +145,12 @@ class Instruction(Intrinsic):
             wrong = self.refusal(kinds, tuple(named))
             if wrong is not None:
                 raise TypingError(wrong)
-            if self.hopper:
-                needs_hopper(self.__name__)
+            here = capability()
+            if self.hopper and here not in ((0, 0), (9, 0)):  # in the simulator none is compiled
+                raise TypingError(
+                    f"{self.__name__} is an instruction of compute capability 9.0 (H100, H200): "
+                    f"choose a method for {here[0]}.{here[1]}"
+                )
             code = function(*kinds)
             generate = functools.partial(code.generate, self.takes) if type(code) is Ptx else code
             return self.result(kinds)(*kinds), generate
@@ -168,8 +172,6 @@ class Instruction(Intrinsic):
         wrong = self.refusal(tuple(known), tuple(str(keyword.arg) for keyword in node.keywords))
         if wrong is not None:
             raise typer.source.refused(node, wrong)
-        if self.writes:
-            typer.check_mutable(node, kinds[0])
         return self.result(tuple(known))
 
     def code_of_call(self, emitter: Emitter, node: ast.Call) -> str:
@@ -224,8 +226,7 @@ def several(kind: types.Type, count: int) -> types.Type:
 
 def _argument_by_argument(name: str, takes: list[str], kinds: tuple) -> str | None:
     for place, (take, kind) in enumerate(zip(takes, kinds, strict=True)):
-        wrong = _unfit(take, kind, kinds[place - 1])
-        if wrong:
+        if wrong := _unfit(take, kind, kinds[place - 1]):
             return f"argument {place + 1} of {name} is {wrong}, not {kind}"
     return None
 
@@ -264,16 +265,6 @@ def capability() -> tuple[int, int]:
 
     found = getattr(ConfigStack().top_or_none(), "compute_capability", None) or (0, 0)
     return found[0], found[1]
-
-
-def needs_hopper(name: str) -> None:
-    """Refuse a GPU without the instruction; in the simulator none is compiled."""
-    here = capability()
-    if here not in ((0, 0), (9, 0)):
-        raise TypingError(
-            f"{name} is an instruction of compute capability 9.0 (H100, H200): choose a method for "
-            f"{here[0]}.{here[1]}"
-        )
 
 
 @dataclass(frozen=True)
@@ -336,9 +327,8 @@ class Ptx:
         out = builder.call(code, values, attrs=self.attributes)
         if not kinds:
             return context.get_dummy_value()
-        parts = [out]
-        if len(kinds) > 1:
-            parts = [builder.extract_value(out, e) for e in range(len(kinds))]
+        numbers = range(len(kinds)) if len(kinds) > 1 else ()
+        parts = [builder.extract_value(out, e) for e in numbers] or [out]
         parts = [builder.bitcast(part, context.get_data_type(kinds[0])) for part in parts]
         return parts[0] if len(kinds) == 1 else context.make_tuple(builder, result, parts)
 

@@ -40,8 +40,7 @@ class Accesses:
     """Accesses of the running threads of several elements at once."""
 
     def load_vector(self, array: Array, index: tuple, count: int, site: int, cached=""):
-        if cached:
-            self._check_global(array, site, cached)
+        self._check_global(array, site, cached)
         uniform, varying, bad = self._reach(array, index, count, site, "load")
         if bad is not None and not self.active_part(bad):
             values = (self.poison(array.dtype),) * count
@@ -53,8 +52,7 @@ class Accesses:
         return values if count > 1 else values[0]
 
     def store_vector(self, array: Array, index: tuple, values, count: int, site: int, cached=""):
-        if cached:
-            self._check_global(array, site, cached)
+        self._check_global(array, site, cached)
         uniform, varying, bad = self._reach(array, index, count, site, "store")
         self._count_vector(array, uniform, varying, bad, count, site, "store")
         self._write(array, (uniform, varying, bad), values if count > 1 else (values,), site)
@@ -70,7 +68,7 @@ class Accesses:
     def _check_global(self, array: Array, site: int, cached: str) -> None:
         if cached == "kept":
             self.needs((8, 0), "a load that L2 shall keep", site)
-        if array.space != "global":
+        if cached and array.space != "global":
             raise typing_error(
                 f"line {self.site(site).line}: a {cached} access is one of global memory, and "
                 f"{array.name} is in {array.space} memory: take load or store, load4 or store4"
@@ -304,7 +302,7 @@ def _access(name: str, does: str) -> Instruction:
     call = f"{name}(array, index, {_VALUES[count]})"
     return Instruction(
         named(lambda array, index, values: _code(name, array), call, does), "array index value",
-        each=unfit, check=_stored, writes=True, twin=Accesses.store_vector, more=more,
+        each=unfit, check=_stored, twin=Accesses.store_vector, more=more,
     )  # fmt: skip
 
 

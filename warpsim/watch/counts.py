@@ -110,13 +110,6 @@ class Counters:
             found = self.by_number[number, space, op] = key, self.accesses[key]
         return found
 
-    @property
-    def float64(self) -> Counter[Site]:
-        found: Counter[Site] = Counter()
-        for number, amount in self.doubles.items():
-            found[self.sites[number]] += amount
-        return found
-
     def touch(self, array: Array, elements) -> None:
         root = array.root
         if id(root) not in self.touched:

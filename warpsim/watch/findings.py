@@ -1,6 +1,7 @@
 """What a launch finds wrong with a kernel, or too slow: findings, and how they are told."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -165,7 +166,9 @@ def cost_findings(counters: Counters, kernel: str) -> list[Finding]:
     Lines of the kernel itself come first: float64 that it hands to a function came in there.
     """
     found: list[tuple[str, Site, str]] = []
-    doubles = counters.float64
+    doubles: Counter[Site] = Counter()
+    for number, amount in counters.doubles.items():
+        doubles[counters.sites[number]] += amount
     for site in sorted(doubles, key=lambda site: (site.function != kernel, site.line)):
         found.append(("float64", site, f"{doubles[site]:,} float64 operations: {site.double}"))
     for site, (warps, both) in counters.branches.items():
