@@ -725,10 +725,7 @@ for name, step in svd.LADDER.items():
 # three products take the place of one.
 #
 # Which one is taken, if you do not say? `auto` takes one launch up to 32 columns, registers up to
-# 128. Beyond, it takes blocks, on tensor cores where the GPU has them. A tall matrix a is first made
-# small: by aᵀa, a Gram matrix, too. Its singular values are the squares of a's, so half of the
-# digits go. That is allowed in float64, and while a's largest singular value is at most some 16,000
-# times the smallest (its **condition**). Other matrices take the QR decomposition of section 9.
+# 128. Beyond, it takes blocks, on tensor cores where the GPU has them.
 
 # %% [markdown]
 # ## 9 Fewer sweeps
@@ -763,6 +760,10 @@ predict.answer("sweeps for the photograph, after QR twice", halved, unit="sweeps
 # For the photograph half of the sweeps are gone. This is **preconditioning**: a cheap step that
 # makes the dear one shorter. (And rank 10 takes 7 sweeps here, not the 15 of section 3: rows that
 # are noise do not count, by `floor`. That is the next section.)
+#
+# For tall matrices `auto` has a cheaper R, of the Gram matrix aᵀa. Its singular values are the
+# squares of a's: half of the digits go. So it takes float64, and a largest singular value of at
+# most some 16,000 times the smallest.
 
 # %% [markdown]
 # ## 10 What a missing rank breaks
@@ -1098,9 +1099,8 @@ for size in (64, 128, 256, 512):
 # Nobody wins everywhere. One matrix of 256×256 alone takes ours about 4.5 ms, twice as long as
 # `gesvda`; one of 512×512 nearly four times as long. A few pairs of blocks do not fill a GPU. Eight
 # of 256×256 cost ours hardly more than one. But 8 or 64 matrices of 64×64 or 128×128 take ours
-# longer than `gesvda`, too. Large batches of 512×512 take up to half as long again. Since this was
-# recorded, `auto` hands what it does slowly to `gesvda`, and takes it back where vectors would be
-# off.
+# longer than `gesvda`, too. Large batches of 512×512 take up to half as long again. Today `auto`
+# hands single matrices and such large batches to `gesvda`.
 #
 # So if your matrices are random, take the one that wins in this table. If they are images or may
 # lack rank, look first at how far the results are off, in the tables before.
