@@ -22,12 +22,13 @@ from course.kernels.softmax.forward import (
     RowProblem,
     SoftmaxConfig,
     config_of,
+    in_registers,
     most_registers,
     part_of_row,
     reach,
     threads_for,
 )
-from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice, row_limit
+from course.kernels.steps import Ladder, Launch, Step, require_choice, row_limit
 from course.kernels.warps import WARP, lanes_sum
 
 # --- step 1: two passes ---------------------------------------------------------------------------
@@ -154,12 +155,7 @@ def _two_passes(problem: RowProblem, dy: Array, y: Array, dx: Array) -> list[Lau
 
 
 def _registers(problem: RowProblem, dy: Array, y: Array, dx: Array) -> list[Launch]:
-    dtype, access = problem.dtype, problem.access
-    config = config_for(problem.columns, access, problem.size, problem.rows)
-    unguarded = config.unguarded(problem.columns, access)
-    kernel = backward_in_registers(dtype, config, access, unguarded)
-    grid = ceil_div(problem.rows, config.rows)
-    return [Launch(kernel, grid, (config.row_threads, config.rows), (dy, y, dx))]
+    return in_registers(backward_in_registers, config_for, problem, dy, y, dx)
 
 
 _too_long = row_limit(LONGEST.get)

@@ -192,6 +192,11 @@ def online(dtype: str, threads: int, aligned: bool) -> Callable:
     largest_of, sum_of = over_lanes(larger, WARP), lanes_sum(WARP)
 
     @cuda.jit(device=True)
+    def one_of(x, row, column, columns):
+        value = float32(x[row, min(column, columns - 1)])
+        return value if column < columns else MINUS_INFINITY
+
+    @cuda.jit(device=True)
     def four_of(x, row, part, t, columns):
         """Four elements of a row, minus infinity beyond its end."""
         if aligned:
@@ -200,15 +205,10 @@ def online(dtype: str, threads: int, aligned: bool) -> Callable:
             if column >= columns:
                 return MINUS_INFINITY, MINUS_INFINITY, MINUS_INFINITY, MINUS_INFINITY
             return float32(a), float32(b), float32(c), float32(d)
-        column, last = part * VECTOR * threads + t, columns - 1
-        a, b = x[row, min(column, last)], x[row, min(column + threads, last)]
-        c, d = x[row, min(column + 2 * threads, last)], x[row, min(column + 3 * threads, last)]
-        return (
-            float32(a) if column < columns else MINUS_INFINITY,
-            float32(b) if column + threads < columns else MINUS_INFINITY,
-            float32(c) if column + 2 * threads < columns else MINUS_INFINITY,
-            float32(d) if column + 3 * threads < columns else MINUS_INFINITY,
-        )
+        column = part * VECTOR * threads + t
+        a, b = one_of(x, row, column, columns), one_of(x, row, column + threads, columns)
+        column += 2 * threads
+        return a, b, one_of(x, row, column, columns), one_of(x, row, column + threads, columns)
 
     @cuda.jit(max_registers=most_registers(threads))
     def softmax_online(x, out):
@@ -238,14 +238,10 @@ def online(dtype: str, threads: int, aligned: bool) -> Callable:
                     store4(out, (row, column), four)
             else:
                 column = int32(part) * VECTOR * threads + t
-                if column < columns:
-                    out[row, column] = a
-                if column + threads < columns:
-                    out[row, column + threads] = b
-                if column + 2 * threads < columns:
-                    out[row, column + 2 * threads] = c
-                if column + 3 * threads < columns:
-                    out[row, column + 3 * threads] = d
+                for value in (a, b, c, d):
+                    if column < columns:
+                        out[row, column] = value
+                    column += threads
 
     return softmax_online
 
@@ -499,24 +495,18 @@ class RowProblem(NamedTuple):
 
     @classmethod
     def of(cls, *arrays: Array) -> RowProblem:
-        shape, dtype, aligned = arrays[0].shape, arrays[0].dtype, rows_are_aligned(*arrays)
-        size = VECTOR * dtype.itemsize
-        shifted = all(
-            address_of(array) % size == (array.strides[0] - arrays[0].strides[0]) % size == 0
+        first, aligned = arrays[0], rows_are_aligned(*arrays)
+        size = VECTOR * first.dtype.itemsize
+        shifted = not aligned and first.shape[1] > SHIFTED and all(
+            address_of(array) % size == (array.strides[0] - first.strides[0]) % size == 0
             for array in arrays
-        )
-        shifted = shifted and not aligned and shape[1] > SHIFTED
-        return cls(*shape, name_of(dtype), aligned, shifted)
+        )  # fmt: skip
+        return cls(*first.shape, name_of(first.dtype), aligned, shifted)
 
     @property
     def access(self) -> str:
         """How kernels in registers access rows: see `part_of_row`."""
         return "aligned" if self.aligned else "shifted" if self.shifted else "single"
-
-    @property
-    def size(self) -> int:
-        """Bytes of an element."""
-        return 4 if self.dtype == "float32" else 2
 
 
 def _three_passes(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
@@ -530,18 +520,19 @@ def _online(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
 
 
 def _registers(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
-    config = config_for(problem.columns, problem.access, problem.size, problem.rows)
-    return _in_registers(problem, config, x, out)
+    return in_registers(registers, config_for, problem, x, out)
 
 
-def _in_registers(problem: RowProblem, config: SoftmaxConfig, *arrays: Array) -> list[Launch]:
-    unguarded = config.unguarded(problem.columns, problem.access)
-    kernel = registers(problem.dtype, config, problem.access, unguarded)
-    grid, threads = ceil_div(problem.rows, config.rows) * config.blocks, config.row_threads
-    block = threads // config.blocks, config.rows
-    few = threads < WARP or (threads == WARP and problem.aligned)
-    early = few or problem.rows * threads not in CROWDED
-    return [Launch(kernel, grid, block, arrays, early=early)]
+def in_registers(
+    make: Callable, config_of_rows: Callable, problem: RowProblem, *arrays: Array
+) -> list[Launch]:
+    """The launch of a kernel in registers, by the config of (columns, access, bytes, rows)."""
+    rows, columns, dtype, access = *problem[:3], problem.access
+    config = config_of_rows(columns, access, 4 if dtype == "float32" else 2, rows)
+    kernel = make(dtype, config, access, config.unguarded(columns, access))
+    grid, threads = ceil_div(rows, config.rows) * config.blocks, config.row_threads
+    early = threads < (2 * WARP if problem.aligned else WARP) or rows * threads not in CROWDED
+    return [Launch(kernel, grid, (threads // config.blocks, config.rows), arrays, early=early)]
 
 
 _too_long = row_limit(LONGEST.get)
@@ -555,19 +546,18 @@ CLUSTERS, CLUSTER_ACCESSES = ((4, 256), (8, 256), (8, 512), (8, 1024)), 8
 LONG = 12_288
 
 
-def cluster_config(columns: int) -> SoftmaxConfig:
+def cluster_config(columns: int, access: str, *_: int) -> SoftmaxConfig:
     """The config of the smallest cluster that holds rows of so many elements."""
+    held = reach(columns, access)
     blocks, threads = next(
         (blocks, threads) for blocks, threads in CLUSTERS
-        if blocks * threads * CLUSTER_ACCESSES * VECTOR >= columns
+        if blocks * threads * CLUSTER_ACCESSES * VECTOR >= held
     )  # fmt: skip
-    accesses = ceil_div(columns, blocks * threads * VECTOR)
-    return SoftmaxConfig(blocks * threads, 1, accesses, blocks)
+    return SoftmaxConfig(blocks * threads, 1, ceil_div(held, blocks * threads * VECTOR), blocks)
 
 
 def _clusters(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
-    config = cluster_config(reach(problem.columns, problem.access))
-    return _in_registers(problem, config, x, out)
+    return in_registers(registers, cluster_config, problem, x, out)
 
 
 _beyond = row_limit({True: 262_144, False: 262_141}.get)  # 8 x 1,024 x CLUSTER_ACCESSES x VECTOR

@@ -9,10 +9,8 @@ from course.kernels.softmax import backward as back
 from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.contract import checked
 
-LONG = [(1, 8192), (1, 8193), (1, 16_384), (1, 16_385), (2, 65_536)]
 
-
-@pytest.mark.parametrize("shape", LONG)
+@pytest.mark.parametrize("shape", [(1, 8192), (1, 8193), (1, 16_384), (1, 16_385), (2, 65_536)])
 def test_gradients_of_long_rows(rng, shape):
     dy, y = rng.normal(0, 1, shape).astype(np.float32), rng.random(shape, dtype=np.float32)
     checked("softmax_backward", dy=dy, y=y / y.sum(-1, keepdims=True))

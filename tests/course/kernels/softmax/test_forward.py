@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 
 from course import trace
+from course.backend import cuda
 from course.compiler.facts import compiled
 from course.kernels.softmax import forward, softmax
 from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.contract import checked, in_float64, typed
 
-LONG = [(1, 16_385), (1, 32_768), (1, 32_771), (2, 65_536)]
 
-
-@pytest.mark.parametrize("shape", LONG)
+@pytest.mark.parametrize("shape", [(1, 16_385), (1, 32_768), (1, 32_771), (2, 65_536)])
 def test_softmax_of_long_rows(rng, shape):
     checked("softmax", x=rng.normal(0, 3, shape).astype(np.float32))
 
@@ -40,22 +39,37 @@ def test_a_sum_of_bfloat16_is_float32():
 def test_registers_reads_whole_rows_in_whole_sectors(rng):
     x, config = rng.normal(0, 3, (4, 1536)).astype(np.float32), forward.config_for(1536)
     kernel = forward.registers("float32", config, "aligned")
-    block = config.row_threads, config.rows
-    report = trace(kernel, 4 // config.rows, block, x, np.empty_like(x))
+    grid = 4 // config.rows, (config.row_threads, config.rows)
+    report = trace(kernel, *grid, x, np.empty_like(x))
     assert report.total("global", "load").sectors == x.nbytes / 32
     assert report.total("global", "store").sectors == x.nbytes / 32
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_long_rows_that_begin_anywhere_are_accessed_four_elements_at_a_time(rng, dtype):
+    columns = int(rng.integers(forward.SHIFTED + 1, 9000)) | 1
+    given = rng.normal(0, 3, (5, columns + 9)).astype(dtype)
+    for begin, out_begin, access in ((0, 0, "shifted"), (4, 8, "shifted"), (4, 5, "single")):
+        whole, results = cuda.to_device(given), cuda.to_device(np.full_like(given, 7))
+        x, out = whole[:, begin : begin + columns], results[:, out_begin : out_begin + columns]
+        assert forward.RowProblem.of(x, out).access == access
+        config = forward.config_for(columns, access, given.itemsize, 5)
+        kernel = forward.registers(dtype, config, access, config.unguarded(columns, access))
+        report = trace(kernel, 5, (config.row_threads, config.rows), x, out)
+        right = softmax(x.copy_to_host().astype(np.float32), method="three passes")
+        assert np.allclose(out.copy_to_host(), right, rtol=2e-3, atol=2**-24)
+        assert (results.copy_to_host() == 7).sum() == 5 * 9  # nothing beside the rows is written
+        assert (report.total("global", "load").requests < columns / 10) == (access == "shifted")
 
 
 @pytest.mark.parametrize(("access", "size"), forward.TUNED)
 def test_every_length_has_a_config_that_holds_it(rng, access, size):
     for columns in range(1, forward.LONGEST[access == "aligned"] + 1):
-        for rows in (1, int(2 ** rng.uniform(0, 18))):
-            config = forward.config_for(columns, access, size, rows)
-            held = columns + (3 if access == "shifted" else 0)
-            assert held <= config.row_threads * config.accesses * forward.VECTOR
-            assert config.row_threads * config.rows % 32 == 0
-            assert config.row_threads * config.rows <= 1024
-            assert config.accesses <= (12 if config.row_threads < 1024 else 8)
+        config = forward.config_for(columns, access, size, int(2 ** rng.uniform(0, 18)))
+        threads, held = config.row_threads, columns + (3 if access == "shifted" else 0)
+        assert held <= threads * config.accesses * forward.VECTOR
+        assert threads * config.rows in range(32, 1025, 32)
+        assert config.accesses <= (12 if threads < 1024 else 8)
 
 
 @needs_compiler
