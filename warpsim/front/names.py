@@ -152,6 +152,11 @@ def attribute(value: Any, name: str) -> Any:
     return found if whole or (callable(found) and not method) else MISSING
 
 
+def _once(ask: Callable[["Source"], Any]) -> property:
+    """A property of a source, see `Source.once`."""
+    return property(lambda self: self.once(ask))
+
+
 @dataclass
 class Source:
     """A kernel's function: its syntax tree, its lines, and what its free names stand for."""
@@ -179,10 +184,9 @@ class Source:
         return self.told[ask]
 
     #: All nodes of the tree but operators and contexts, the calls, how often it reads each name.
-    nodes = property(lambda self: self.once(_ASKED["nodes"]))
-    calls = property(lambda self: self.once(_ASKED["calls"]))
-    loads = property(lambda self: self.once(_ASKED["loads"]))
-    untyped = property(lambda self: self.once(_untyped))
+    nodes = _once(lambda self: walk(self.tree))
+    calls = _once(lambda self: [node for node in self.nodes if isinstance(node, ast.Call)])
+    loads = _once(lambda self: names(self.tree, ast.Load))
     #: Whether numba-cuda-mlir's rules type it.
     of_the_successor = property(lambda self: marked(self.function))
 
@@ -242,6 +246,26 @@ class Source:
             name = dis.opname[found.pop()]
             raise typing_error(f"Use of unsupported opcode ({name}) found in {self.name}")
 
+    @_once
+    def untyped(self) -> dict[int, str]:
+        """Names, and what attributes are asked of, that Numba cannot type; each with advice."""
+        found = {}
+        for node in self.nodes:
+            base = node.value if isinstance(node, ast.Attribute) else node
+            outside = isinstance(base, ast.Name) and base.id not in self.assigned
+            value = self.static(base) if outside or isinstance(base, ast.Attribute) else MISSING
+            if value is MISSING:
+                continue
+            if isinstance(value, KernelName) and isinstance(base, ast.Name):
+                if value.path in ONLY_OF_CUDA:
+                    found[id(base)] = f"write cuda.{value.path}, after from numba import cuda"
+            elif has_no_type(value) and (base is not node or isinstance(value, type)):
+                found[id(base)] = (
+                    f"a {type(value).__name__} means nothing to Numba: give what you need of it a "
+                    "name outside the kernel"
+                )
+        return found
+
     # ------------------------------------------------------------------ constants
     def static(self, node: ast.AST) -> Any:
         """The value of an expression that is known when the kernel is compiled, or MISSING.
@@ -249,16 +273,16 @@ class Source:
         These are literals and what Python folds of them, names from outside the kernel and their
         attributes, and tuples of them. Arithmetic with names is not folded, as in Numba's typing.
         """
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Call | ast.Compare):
+            return MISSING
         if isinstance(node, ast.Name):
             if node.id in self.assigned:
                 return self.constants.get(node.id, MISSING)
             if node.id in self.environment:
                 return as_kernel_name(self.environment[node.id])
             return getattr(builtins, node.id, MISSING)
-        if isinstance(node, ast.Constant):
-            return node.value
-        if isinstance(node, ast.Call | ast.Compare):
-            return MISSING
         if isinstance(node, ast.Attribute):
             value = self.static(node.value)
             return MISSING if value is MISSING else attribute(value, node.attr)
@@ -292,7 +316,7 @@ def folded(node: ast.AST) -> Any:
     """The value of literals that Python's compiler folds, as Numba's input has it; or MISSING."""
     if type(node) is ast.Constant:
         return node.value
-    if type(node) not in _WHOLE or not all(type(part) in _LITERAL for part in walk(node)):
+    if type(node) not in _WHOLE or not _LITERAL.issuperset(map(type, walk(node))):
         return MISSING
     return _folded(ast.unparse(node))
 
@@ -322,33 +346,6 @@ class Site:
     double: str = field(default="", compare=False)  # what makes its arithmetic float64
     dropped: bool = field(default=False, compare=False)  # a load whose value nobody takes
     copied: bool = field(default=False, compare=False)  # a load whose value only the store takes
-
-
-_ASKED: dict[str, Callable[[Source], Any]] = {
-    "nodes": lambda source: walk(source.tree),
-    "calls": lambda source: [node for node in source.nodes if isinstance(node, ast.Call)],
-    "loads": lambda source: names(source.tree, ast.Load),
-}
-
-
-def _untyped(source: Source) -> dict[int, str]:
-    """Names, and what attributes are asked of, that Numba cannot type; each with advice."""
-    found = {}
-    for node in source.nodes:
-        base = node.value if isinstance(node, ast.Attribute) else node
-        outside = isinstance(base, ast.Name) and base.id not in source.assigned
-        value = source.static(base) if outside or isinstance(base, ast.Attribute) else MISSING
-        if value is MISSING:
-            continue
-        if isinstance(value, KernelName) and isinstance(base, ast.Name):
-            if value.path in ONLY_OF_CUDA:
-                found[id(base)] = f"write cuda.{value.path}, after from numba import cuda"
-        elif has_no_type(value) and (base is not node or isinstance(value, type)):
-            found[id(base)] = (
-                f"a {type(value).__name__} means nothing to Numba: give what you need of it a "
-                "name outside the kernel"
-            )
-    return found
 
 
 def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:
