@@ -152,8 +152,8 @@ class SectorPanel(Panel):
         numbers = list(self.sectors)
         apart = np.diff(numbers) > 1
         gap = 0.22 if apart.sum() <= 7 else 0.05
-        room = (32 * BOX - apart.sum() * gap) / len(numbers)
-        self.sector_width = min(room, max(1, SECTOR // sample.pitch) * BOX)
+        width = (32 * BOX - apart.sum() * gap) / len(numbers)
+        self.sector_width = min(width, max(1, SECTOR // sample.pitch) * BOX)
         steps = np.cumsum([0, *(self.sector_width + gap * apart)])
         start = LEFT + (32 * BOX - steps[-1] - self.sector_width) / 2
         self.left = dict(zip(numbers, start + steps, strict=True))  # of each sector
