@@ -3,12 +3,11 @@
 A part of this subject is a function with its peers. Its shapes, layouts and types are drawn by the
 seed: sides are log-uniform, half of them multiples of 8, a quarter odd; at most 2 GB and 10^13
 operations. Calls are interleaved. "time" is the GPU's, the data where the call before left them;
-"whole call" the host's for one call until its work is done. A result is compared with float64, on
-at most 64 rows of the first matrix or head.
+"whole call" the host's until its work is done. 64 rows of a result are compared with float64.
 
 Rows "best peer / ours" of the shape "all" are over all shapes that the function takes: above 1 it
-is faster than the best of its peers. A shape that it refuses has a row "refused"; one that it hands
-to a library, and that does not count, has a row "handed over", its ratio.
+is faster than the best of its peers. A shape that it refuses has a row "refused"; the ratio of one
+that it hands to a library, in a row "handed over", does not count.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ BUDGETS = {
     # IndexError where a test expects one (60). 2,500 of all its folders went
     # again: helpers written twice, rows of tables in place of functions, branches that typing
     # makes unreachable, docstrings of internals that repeat the code; what was left out and timed
-    # cost up to twice the time; 110 came with copies of what nobody wrote
-    "warpsim": Budget(18_100, 2_636, 21_000),
+    # cost up to twice the time; 110 came with copies of what nobody wrote. It keeps to 20,500
+    "warpsim": Budget(18_100, 2_400),
     # ladders and launches: 600 lines more in the kernels than planned;
     # 126 of what was added are old names, which go with the next version. 1,270 came with drawn
     # cases: predictions in words (280), cells that failed (183), causes from an answer's text and
@@ -67,8 +67,9 @@ BUDGETS = {
     # columns in registers (300), LayerNorms within products (300), products whose rows begin
     # anywhere, in pairs of blocks (150), what numba-cuda-mlir 0.6.0 has wrong on a GPU (85).
     # 1,300 of kernels, checks and dispatch went again with `Work`, refusals said twice and fields
-    # described twice; raised by 400 for tall matrices' SVD by their Gram matrix (330)
-    "course": Budget(25_400, 878, 35_100),
+    # described twice; raised by 400 for tall matrices' SVD by their Gram matrix (330),
+    # by 300 for what is handed to cuSOLVER (160) and softmax's rows that begin anywhere (70)
+    "course": Budget(25_400, 878, 35_400),
     "course_models": Budget(5_600, 83, 6_000),
     "course_app": Budget(6_200, 368),
     # drawers of 116 exercises are 280 lines more than the cases, hints and mistakes that went
@@ -91,8 +92,9 @@ BUDGETS = {
     # 2,300 came with these kernels and compilers; as many went: 480 answers that say what others
     # do; 350 with programs that are kept, here and in the next process, and expected errors; 400
     # with LayerNorms within products, rows in registers, drawn calls for compute-sanitizer; 70 with
-    # Gram matrices
-    "tests": Budget(54_500, 5_521, 70_000),
+    # Gram matrices; 250 with what is handed to cuSOLVER, loops of several types, rows that begin
+    # anywhere
+    "tests": Budget(54_500, 5_521, 70_300),
 }
 SLACK = 500
 
