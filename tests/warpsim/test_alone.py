@@ -117,6 +117,7 @@ def test_a_program_runs_unchanged(alone, tmp_path):
 
 @pytest.mark.slow
 def test_the_plugin_finds_a_race(alone, tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")  # none from further up
     (tmp_path / "test_turn.py").write_text(TEST.replace("    cuda.syncthreads()\n", ""))
     packages = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py.py")
     done = alone("-m", "pytest", "-q", "--warpsim", "test_turn.py", packages=packages)

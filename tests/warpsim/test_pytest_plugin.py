@@ -88,6 +88,7 @@ def somebodys(tmp_path):
 
 
 def _apart(folder, *words):
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # none from further up
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "120"}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # -p names the plugin, others take a second
     environment.pop("PYTEST_ADDOPTS", None)

@@ -235,6 +235,7 @@ def pytest_unconfigure(config):
 @pytest.fixture
 def suite(tmp_path, monkeypatch):
     """Run a suite in a process of its own: the functions that it translates."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")  # none from further up
     (tmp_path / "test_it.py").write_text(SUITE)
     (tmp_path / "counting.py").write_text(COUNTING)
     monkeypatch.delenv("COV_CORE_SOURCE", raising=False)
