@@ -646,7 +646,7 @@ def traced_softmax(name):
         "three passes": (softmax.softmax_three_passes, rows, softmax.THREADS),
         "online": (softmax.online("float32", 256, True), rows, 256),
         "registers": (
-            softmax.registers("float32", shape, True),
+            softmax.registers("float32", shape, "aligned"),
             -(-rows // shape.rows),
             (shape.row_threads, shape.rows),
         ),

@@ -349,7 +349,6 @@ def part_of_row(
     addresses are one register and constants.
     """
     row_threads, accesses = config.row_threads, config.accesses
-    access = {True: "aligned", False: "single"}.get(access, access)  # as in lesson 10
     single, shifted = access == "single", access == "shifted"
     after = 1 if single else VECTOR  # of a thread's columns, the next one's
 
@@ -561,7 +560,8 @@ def _clusters(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
     return in_registers(registers, cluster_config, problem, x, out)
 
 
-_beyond = row_limit({True: 262_144, False: 262_141}.get)  # 8 x 1,024 x CLUSTER_ACCESSES x VECTOR
+MOST_IN_CLUSTER = math.prod(CLUSTERS[-1]) * CLUSTER_ACCESSES * VECTOR
+_beyond = row_limit({True: MOST_IN_CLUSTER, False: MOST_IN_CLUSTER - (VECTOR - 1)}.get)
 
 
 def _no_cluster(problem: RowProblem) -> str:
