@@ -154,10 +154,7 @@ def _two_passes(problem: RowProblem, dy: Array, y: Array, dx: Array) -> list[Lau
     return [Launch(softmax_backward_two_passes, problem.rows, THREADS, (dy, y, dx))]
 
 
-def _registers(problem: RowProblem, dy: Array, y: Array, dx: Array) -> list[Launch]:
-    return in_registers(backward_in_registers, config_for, problem, dy, y, dx)
-
-
+_registers = functools.partial(in_registers, backward_in_registers, config_for)
 _too_long = row_limit(LONGEST.get)
 
 BACKWARD = Ladder(

@@ -350,7 +350,7 @@ def part_of_row(
     """
     row_threads, accesses = config.row_threads, config.accesses
     single, shifted = access == "single", access == "shifted"
-    after = 1 if single else VECTOR  # of a thread's columns, the next one's
+    after = {"aligned": VECTOR, "shifted": VECTOR, "single": 1}[access]  # the next thread's column
 
     @cuda.jit(device=True)
     def first_of(x, row, t):
@@ -519,10 +519,6 @@ def _online(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
     return [Launch(kernel, problem.rows, threads, (x, out))]
 
 
-def _registers(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
-    return in_registers(registers, config_for, problem, x, out)
-
-
 def in_registers(
     make: Callable, config_of_rows: Callable, problem: RowProblem, *arrays: Array
 ) -> list[Launch]:
@@ -556,10 +552,6 @@ def cluster_config(columns: int, access: str, *_: int) -> SoftmaxConfig:
     return SoftmaxConfig(blocks * threads, 1, ceil_div(held, blocks * threads * VECTOR), blocks)
 
 
-def _clusters(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
-    return in_registers(registers, cluster_config, problem, x, out)
-
-
 MOST_IN_CLUSTER = math.prod(CLUSTERS[-1]) * CLUSTER_ACCESSES * VECTOR
 _beyond = row_limit({True: MOST_IN_CLUSTER, False: MOST_IN_CLUSTER - (VECTOR - 1)}.get)
 
@@ -581,8 +573,8 @@ LADDER = Ladder(
     {
         "three passes": Step(_three_passes),
         "online": Step(_online),
-        "registers": Step(_registers, _too_long),
-        "clusters": Step(_clusters, _no_cluster),
+        "registers": Step(functools.partial(in_registers, registers, config_for), _too_long),
+        "clusters": Step(functools.partial(in_registers, registers, cluster_config), _no_cluster),
     },
     best=_best,
 )

@@ -16,19 +16,36 @@ def test_softmax_of_long_rows(rng, shape):
     checked("softmax", x=rng.normal(0, 3, shape).astype(np.float32))
 
 
-@pytest.mark.parametrize("method", list(forward.LADDER)[:3])
+@pytest.mark.usefixtures("h200")
+@pytest.mark.parametrize("method", forward.LADDER)
 def test_softmax_treats_nan_infinity_and_the_largest_numbers_as_pytorch_does(method):
     most = np.finfo(np.float32).max
-    for columns in (5, 1029):
-        x = np.zeros((8, columns), np.float32)
-        x[0, 3], x[1, 2], x[2, :], x[3, 1:] = np.nan, np.inf, -np.inf, -np.inf
-        x[4, :], x[5, 1], x[6, :], x[7, 4] = -most, most, most, 80
+    for columns in (5, 1029, 5000):
+        x, late = np.zeros((8, columns), np.float32), columns * 4 // 5  # in another block
+        x[0, -1], x[1, 2], x[2, :], x[3, 1:] = np.nan, np.inf, -np.inf, -np.inf
+        x[4, :], x[5, late], x[6, :], x[7, 4] = -most, most, most, 80
         y = softmax(x, method=method)
         assert np.isnan(y[:3]).all()
         assert np.array_equal(y[3], np.eye(1, columns)[0])
         assert np.allclose(y[[4, 6]], 1 / columns, rtol=1e-6)
-        assert np.array_equal(y[5], np.eye(1, columns, 1)[0])
+        assert np.array_equal(y[5], np.eye(1, columns, late)[0])
         checked("softmax", method, x=x[7:])
+
+
+@pytest.mark.usefixtures("h200")
+@pytest.mark.parametrize(("columns", "dtype"), [(16_669, "float32"), (70_264, "float16")])
+def test_rows_that_no_block_holds_are_read_once(rng, columns, dtype):
+    checked("softmax", "clusters", x=rng.normal(0, 3, (2, columns)).astype(dtype))
+
+
+@pytest.mark.usefixtures("h200")
+def test_auto_takes_clusters_for_long_rows_and_for_few_that_are_not_short():
+    def best(rows, columns, aligned=True):
+        return forward.LADDER.best(forward.RowProblem(rows, columns, "float32", aligned))
+
+    assert best(2, 22_864) == best(3, 16_669, False) == best(2469, 74_248) == "clusters"
+    assert best(6325, 21_456) == best(1, 8920) == "registers"
+    assert best(1, 300_000) == "online"
 
 
 def test_a_sum_of_bfloat16_is_float32():
