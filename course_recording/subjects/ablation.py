@@ -54,8 +54,8 @@ WITHOUT = {
             "        lane_row, lane_column = lane // 16, lane % 16\n",
         ),
         (
-            "        row = int32(warp % warps_down * 32 + lane_row * 4)\n"
-            "        column = int32(warp // warps_down * 64 + lane_column * 4)\n",
+            "        row = int32(warp % WARPS_DOWN * 32 + lane_row * 4)\n"
+            "        column = int32(warp // WARPS_DOWN * 64 + lane_column * 4)\n",
             "        row, column = int32(warp * 16 + lane_row * 4), int32(lane_column * 4)\n",
         ),
         ("vt_tile, (stage, i, column + g * 8))", "vt_tile, (stage, i, column + g * 16))"),
@@ -69,18 +69,17 @@ _serial = itertools.count()
 
 def run(bench):
     """Check and time step 9, whole and without each part."""
-    config = warp_tiles.WarpTileConfig()
-    kernels = {name: without(name)(config, True)[0] for name in WITHOUT}
+    kernels = {name: without(name)(True)[0] for name in WITHOUT}
     for rows, columns, r, k in bench.parts(SHAPES):
         u, s, vt = bench.random(rows, r), bench.random(r), bench.random(r, columns)
         there = [bench.cuda.to_device(array) for array in (u, s, vt)]
         out = bench.cuda.device_array((rows, columns), np.float32)
         expected = exact(bench, u[:, :k], s[:k], vt[:k])
-        grid = ceil_div(columns, config.block_columns), ceil_div(rows, config.block_rows)
+        grid = ceil_div(columns, warp_tiles.BLOCK_COLUMNS), ceil_div(rows, warp_tiles.BLOCK_ROWS)
         for number in range(ROUNDS):
             for name, kernel in kernels.items():
                 bench.variant(
-                    "step 9 without", name, kernel[grid, (config.threads, 1)], (*there, k, out),
+                    "step 9 without", name, kernel[grid, (warp_tiles.THREADS, 1)], (*there, k, out),
                     out=out, expected=expected, shape=f"{rows}x{columns}x{k}, round {number + 1}",
                     **work_of("warp tiles", rows, columns, k),
                 )  # fmt: skip

@@ -286,20 +286,18 @@ def _warp_per_tile(p, u, s, vt, out, k):
 # --- the ladder -----------------------------------------------------------------------------------
 
 
-def _with(config: Any, make: Callable, **more: Any) -> TileStep:
-    """A step whose kernels `make(config, aligned)` makes."""
-    tile, block = (config.block_rows, config.block_columns), (config.threads, 1)
-    return tiles(functools.partial(make, config), block, tile, **more)
-
-
 def _tensor_tiles(target: str, dtype: str, capability: tuple[int, int]) -> TileStep:
-    make = functools.partial(tensor_tiles.tensor_tiles, dtype=dtype)
-    return split(_with(tensor_tiles.CONFIGS[target], make, dtype=dtype, capability=capability))
+    config = tensor_tiles.CONFIGS[target]
+    make = functools.partial(tensor_tiles.tensor_tiles, config, dtype=dtype)
+    block, tile = (config.threads, 1), (config.block_rows, config.block_columns)
+    return split(tiles(make, block, tile, dtype=dtype, capability=capability))
 
 
-_SQUARE = (
-    (register_tiles.THREADS, 1), (register_tiles.BLOCK_ROWS, register_tiles.BLOCK_COLUMNS),
-)  # fmt: skip
+def _tiles_of(module: Any) -> tuple[tuple[int, int], tuple[int, int]]:
+    return (module.THREADS, 1), (module.BLOCK_ROWS, module.BLOCK_COLUMNS)
+
+
+_SQUARE = _tiles_of(register_tiles)
 _COLUMN = register_tiles.COLUMN_ROWS, register_tiles.COLUMN_COLUMNS
 #: What multiplies fragments. In the ladder "tensor cores" is `THIN` where there are few singular
 #: values, and `OLDER` on GPUs before 8.0.
@@ -307,7 +305,7 @@ SPLIT = {
     "tensor cores": _tensor_tiles("sm_90", "float16", (8, 0)),
     "tf32": _tensor_tiles("sm_90", "tf32", (8, 0)),
 }
-THIN = _with(thin_tiles.ThinConfig(), thin_tiles.thin_tiles, u_anywhere=True, capability=(8, 0))
+THIN = tiles(thin_tiles.thin_tiles, *_tiles_of(thin_tiles), u_anywhere=True, capability=(8, 0))
 OLDER = _tensor_tiles("sm_75", "float16", (7, 5))
 
 
@@ -356,7 +354,7 @@ LADDER = Ladder("reconstruct", ImageProblem.of, {
     "wide": tiles(register_tiles.wide_tiles, *_SQUARE),
     "buffered": tiles(register_tiles.double_buffered, *_SQUARE),
     "asynchronous": tiles(register_tiles.asynchronous, *_SQUARE, capability=(8, 0)),
-    "warp tiles": _with(warp_tiles.WarpTileConfig(), warp_tiles.warp_tiles),
+    "warp tiles": tiles(warp_tiles.warp_tiles, *_tiles_of(warp_tiles)),
     "tensor cores": instead(
         instead(SPLIT["tensor cores"], THIN, lambda p: p.k <= thin_tiles.DEEPEST),
         OLDER, lambda p: p.capability < (8, 0)),

@@ -14,7 +14,6 @@ loads hit in L1.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from numba import float32, int32, uint32
 
@@ -29,25 +28,16 @@ WARPS = 4  # of a block, side by side
 ACROSS = 4  # fragments of 8 columns of a warp
 LANE_REGISTERS = 4  # of a slice of u, 16 x 8: upper parts of rows g and g + 8, then lower parts
 U_REGISTERS = 32 * LANE_REGISTERS
+BLOCK_ROWS, BLOCK_COLUMNS, THREADS = 128, 32 * WARPS, 32 * WARPS
 
 
-@dataclass(frozen=True)
-class ThinConfig:
-    """What is tuned."""
-
-    block_rows: int = 128  # a multiple of 64
-    max_registers: int = 168  # of a thread, where rows are aligned
-
-    block_columns = threads = property(lambda self: 32 * WARPS)
-
-
-def thin_tiles(config: ThinConfig, aligned: bool) -> tuple[Callable, Callable]:
+def thin_tiles(aligned: bool) -> tuple[Callable, Callable]:
     """The kernels, for one image (u, s, vt, k, out) and for many, one more axis in front.
 
     k is at most `DEEPEST`. `aligned`: whether rows of vt and out can be accessed 16 bytes at once.
-    Launch with ``config.threads`` threads.
+    Launch with `THREADS` threads.
     """
-    fragments, rows = config.block_rows // ROWS, config.block_rows
+    fragments = BLOCK_ROWS // ROWS
     eighths = DEEPEST // 8  # slices of 8 values of i: three pairs of them, and a last one
     pairs, values = eighths // 2, 2 * eighths  # values: of a row or column that a lane has
 
@@ -165,7 +155,7 @@ def thin_tiles(config: ThinConfig, aligned: bool) -> tuple[Callable, Callable]:
     @cuda.jit(device=True)
     def block_tile(u, s, vt, k, out, tile_row, tile_column):
         u_tile = cuda.shared.array((fragments, eighths, U_REGISTERS), uint32)
-        u_scale = cuda.shared.array(rows, float32)
+        u_scale = cuda.shared.array(BLOCK_ROWS, float32)
         x = cuda.local.array((2, values), float32)
         y = cuda.local.array((ACROSS, values), float32)
         upper = cuda.local.array((ACROSS, eighths), uint32)
@@ -175,7 +165,7 @@ def thin_tiles(config: ThinConfig, aligned: bool) -> tuple[Callable, Callable]:
         rest = cuda.local.array((ACROSS, 4), float32)
         t = int32(cuda.threadIdx.x)
         warp, g, q = t // int32(32), t % int32(32) // int32(4), t % int32(4)
-        first_row = tile_row * int32(rows)
+        first_row = tile_row * int32(BLOCK_ROWS)
         first_column = (tile_column * int32(WARPS) + warp) * int32(32)
         load_columns(s, vt, first_column, k, y)
         for j in range(fragments // WARPS):
@@ -201,7 +191,7 @@ def thin_tiles(config: ThinConfig, aligned: bool) -> tuple[Callable, Callable]:
             row = fragment * int32(ROWS) + g
             save(out, total, first_row + row, first_column, u_scale, row, scale)
 
-    registers = config.max_registers if aligned else 255  # four addresses where one would do
+    registers = 168 if aligned else 255  # four addresses where one would do
     kernel = jit_without_lto(fastmath=True, max_registers=registers)
 
     @kernel

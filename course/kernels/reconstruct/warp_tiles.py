@@ -14,7 +14,6 @@ four times, which hits in L1; four rows a thread would need four addresses.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from numba import float32, int32, uint32
 
@@ -22,36 +21,19 @@ from course.backend import cuda, jit_without_lto
 from warpsim.ptx import load, load4, store, store4
 
 
-@dataclass(frozen=True)
-class WarpTileConfig:
-    """What is tuned; all else follows from 8 x 8 results a thread.
-
-    By measurement on an H200; for a Tesla T4 by its registers and shared memory alone.
-    """
-
-    warps_down: int = 4  # rows of warps in a block, 1, 2 or 4; there are two columns of them
-    max_registers: int = 128  # of a thread, which limit the blocks of a multiprocessor
-
-    block_rows = property(lambda self: 32 * self.warps_down)
-    block_columns = property(lambda self: 128)
-    threads = property(lambda self: 64 * self.warps_down)
+WARPS_DOWN, WARPS_ACROSS = 4, 2  # of a block, by measurement on an H200
+BLOCK_ROWS, BLOCK_COLUMNS, THREADS = 32 * WARPS_DOWN, 64 * WARPS_ACROSS, 256
+DEPTH = 8  # of the tiles in shared memory: a row of vt for each warp
+PITCH = BLOCK_ROWS + 4  # elements from one row of the transposed tile of u to the next
 
 
-DEPTH = 8  # of the tiles in shared memory
-
-
-def warp_tiles(config: WarpTileConfig, aligned: bool) -> tuple[Callable, Callable]:
+def warp_tiles(aligned: bool) -> tuple[Callable, Callable]:
     """The kernels of step 9, for one image (u, s, vt, k, out) and for many, one more axis in front.
 
-    `aligned` as in step 7. Launch with ``config.threads`` threads.
+    `aligned` as in step 7. Launch with `THREADS` threads.
     """
-    warps_down, warps = config.warps_down, config.threads // 32
-    block_rows, block_columns = config.block_rows, config.block_columns
-    pitch = block_rows + 4  # elements from one row of the transposed tile of u to the next
-    vt_rows = DEPTH // warps  # rows of vt that a warp loads, one after the other
     wide = 4 if aligned else 1  # elements in one access to vt
     parts = 4 // wide  # accesses that a warp needs for a row of vt
-    share = 4 * vt_rows  # elements of vt that a thread loads
 
     @cuda.jit(device=True)
     def load_tile(u, s, vt, start, k, whole, first_row, first_column, next_u, next_vt):
@@ -64,22 +46,21 @@ def warp_tiles(config: WarpTileConfig, aligned: bool) -> tuple[Callable, Callabl
         else:
             for e in range(4):
                 next_u[e] = load(u, (row, i + e)) if whole or i + e < k else float32(0)
-        for j in range(vt_rows):
-            i = start + t // 32 + j * warps
-            here = whole or i < k
-            scale = load(s, i) if here else float32(0)
-            for part in range(parts):
-                unclamped = int32(first_column + (part * 32 + t % 32) * wide)
-                column, n = min(unclamped, last_column), (j * parts + part) * wide
-                if not here:
-                    for e in range(wide):
-                        next_vt[n + e] = float32(0)
-                elif aligned:
-                    w, x, y, z = load4(vt, (i, column))
-                    next_vt[n], next_vt[n + 1] = w * scale, x * scale
-                    next_vt[n + 2], next_vt[n + 3] = y * scale, z * scale
-                else:
-                    next_vt[n] = load(vt, (i, column)) * scale
+        i = start + t // 32
+        here = whole or i < k
+        scale = load(s, i) if here else float32(0)
+        for part in range(parts):
+            unclamped = int32(first_column + (part * 32 + t % 32) * wide)
+            column, n = min(unclamped, last_column), part * wide
+            if not here:
+                for e in range(wide):
+                    next_vt[n + e] = float32(0)
+            elif aligned:
+                w, x, y, z = load4(vt, (i, column))
+                next_vt[n], next_vt[n + 1] = w * scale, x * scale
+                next_vt[n + 2], next_vt[n + 3] = y * scale, z * scale
+            else:
+                next_vt[n] = load(vt, (i, column)) * scale
 
     @cuda.jit(device=True)
     def store_tile(u_tile, vt_tile, stage, next_u, next_vt):
@@ -87,15 +68,14 @@ def warp_tiles(config: WarpTileConfig, aligned: bool) -> tuple[Callable, Callabl
         t = int32(cuda.threadIdx.x)
         for e in range(4):
             store(u_tile, (stage, t % 2 * 4 + e, t // 2), next_u[e])
-        for j in range(vt_rows):
-            i = t // 32 + j * warps
-            for part in range(parts):
-                column, n = (part * 32 + t % 32) * wide, (j * parts + part) * wide
-                if aligned:
-                    four = next_vt[n], next_vt[n + 1], next_vt[n + 2], next_vt[n + 3]
-                    store4(vt_tile, (stage, i, column), four)
-                else:
-                    store(vt_tile, (stage, i, column), next_vt[n])
+        i = t // 32
+        for part in range(parts):
+            column, n = (part * 32 + t % 32) * wide, part * wide
+            if aligned:
+                four = next_vt[n], next_vt[n + 1], next_vt[n + 2], next_vt[n + 3]
+                store4(vt_tile, (stage, i, column), four)
+            else:
+                store(vt_tile, (stage, i, column), next_vt[n])
 
     @cuda.jit(device=True)
     def read(u_tile, vt_tile, stage, i, row, column, a, b, side):
@@ -149,16 +129,16 @@ def warp_tiles(config: WarpTileConfig, aligned: bool) -> tuple[Callable, Callabl
 
     @cuda.jit(device=True)
     def block_tile(u, s, vt, k, out, first_row, first_column):
-        u_tile = cuda.shared.array((2, DEPTH, pitch), float32)
-        vt_tile = cuda.shared.array((2, DEPTH, block_columns), float32)
+        u_tile = cuda.shared.array((2, DEPTH, PITCH), float32)
+        vt_tile = cuda.shared.array((2, DEPTH, BLOCK_COLUMNS), float32)
         total = cuda.local.array((8, 8), float32)
         a, b = cuda.local.array((2, 8), float32), cuda.local.array((2, 8), float32)
-        next_u, next_vt = cuda.local.array(4, float32), cuda.local.array(share, float32)
+        next_u, next_vt = cuda.local.array(4, float32), cuda.local.array(4, float32)
         t = int32(cuda.threadIdx.x)
         warp, lane = t // int32(32), t % int32(32)
         lane_row, lane_column = lane // 16 * 2 + lane % 2, lane // 2 % 8
-        row = int32(warp % warps_down * 32 + lane_row * 4)
-        column = int32(warp // warps_down * 64 + lane_column * 4)
+        row = int32(warp % WARPS_DOWN * 32 + lane_row * 4)
+        column = int32(warp // WARPS_DOWN * 64 + lane_column * 4)
         for m in range(8):
             for n in range(8):
                 total[m, n] = float32(0)
@@ -180,17 +160,17 @@ def warp_tiles(config: WarpTileConfig, aligned: bool) -> tuple[Callable, Callabl
         multiply(total, a, b, 1)
         save(out, total, first_row + row, first_column + column)
 
-    kernel = jit_without_lto(fastmath=True, max_registers=config.max_registers)
+    kernel = jit_without_lto(fastmath=True, max_registers=128)
 
     @kernel
     def reconstruct_warp_tiles(u, s, vt, k, out):
         row, column = row_group_tile()
-        block_tile(u, s, vt, k, out, row * int32(block_rows), column * int32(block_columns))
+        block_tile(u, s, vt, k, out, row * int32(BLOCK_ROWS), column * int32(BLOCK_COLUMNS))
 
     @kernel
     def reconstruct_many(u, s, vt, k, out):
         image = cuda.blockIdx.z
-        row, column = int32(cuda.blockIdx.y * block_rows), int32(cuda.blockIdx.x * block_columns)
+        row, column = int32(cuda.blockIdx.y * BLOCK_ROWS), int32(cuda.blockIdx.x * BLOCK_COLUMNS)
         block_tile(u[image], s[image], vt[image], k, out[image], row, column)
 
     return reconstruct_warp_tiles, reconstruct_many
