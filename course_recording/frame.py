@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pkgutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -118,11 +118,16 @@ class Bench:
             if len(self.failures) == failed and len(self.rows) > first:
                 self.unfinished.add(name, self.rows[first:], self.notes[noted:])
 
-    def leave_out(self, name: str, why: str) -> None:
-        """Note, once, that a program is not measured here."""
-        note = f"{name} left out: it {why}"
-        if note not in self.notes:
-            self.notes.append(note)
+    def note(self, text: str) -> None:
+        """Note something, once, such as what is not measured here and why, and say it."""
+        if text not in self.notes:
+            self.notes.append(text)
+            self.say(f"  {text}")
+
+    def fail(self, what: str, problem: Exception) -> None:
+        """Keep, and say, that something failed; whatever it raised, the others are measured."""
+        self.failures.append(f"{what}: {backend.one_line(problem, 400)}")
+        self.say(f"  FAILED {self.failures[-1]}")
 
     # ------------------------------------------------------------------ one program
     def variant(
@@ -188,8 +193,7 @@ class Bench:
                 call, args, bytes=bytes, operations=operations, warm=warm, name=variant
             )
         except Exception as problem:  # whatever a program raises, the others are still measured
-            self.failures.append(f"{kernel} {variant} {shape}: {backend.one_line(problem, 400)}")
-            self.say(f"  FAILED {self.failures[-1]}")
+            self.fail(f"{kernel} {variant} {shape}", problem)
             return None
         if needed is not None:
             timing = dataclasses.replace(timing, operations={dtype: needed})
@@ -264,13 +268,23 @@ class Bench:
 
     def figure(
         self, kernel: str, variant: str, shape: str, dtype: str, metric: str, unit: str,
-        value: float,
+        value: float, n: int = 1,
     ) -> None:  # fmt: skip
-        """Keep one number as a row."""
+        """Keep one number as a row; it is of `n` samples."""
         value = float(value)
         self.rows.append(
-            Figure(kernel, variant, shape, dtype, metric, unit, value, value, value, 1)
+            Figure(kernel, variant, shape, dtype, metric, unit, value, value, value, n)
         )
+
+    def spread(
+        self, kernel: str, variant: str, shape: str, dtype: str, metric: str, unit: str,
+        values: Sequence[float], bytes: float | None = None, operations: float | None = None,
+    ) -> float:  # fmt: skip
+        """Keep the median and the quartiles of some values as a row; returns the median."""
+        q1, median, q3 = map(float, np.percentile(values, (25, 50, 75)))
+        about = metric, unit, median, q1, q3, len(values), bytes, operations
+        self.rows.append(Figure(kernel, variant, shape, dtype, *about))
+        return median
 
     def peer(self, name: str) -> ModuleType | None:
         """A framework to compare with: "cupy", "torch" or "triton"; None, with a note, without it.
@@ -286,10 +300,7 @@ class Bench:
                 module.backends.cudnn.allow_tf32 = False
                 module.zeros(1).cuda()
         except Exception as problem:  # not installed, or broken in its own way
-            note = f"{name} left out: {backend.one_line(problem)}"
-            if note not in self.notes:
-                self.notes.append(note)
-                self.say(f"  {note}")
+            self.note(f"{name} left out: {backend.one_line(problem)}")
             return None
         return module
 

@@ -91,9 +91,7 @@ def variant(
     try:
         found = captured(bench, call, args, queued)
     except Exception as problem:  # a program that cannot be captured, or no CuPy to do it
-        note = f"{kernel} {name} in a CUDA graph left out: {one_line(problem)}"
-        bench.notes.append(note)
-        bench.say(f"  {note}")
+        bench.note(f"{kernel} {name} in a CUDA graph left out: {one_line(problem)}")
         return timing
     if found is None:
         return timing
@@ -103,8 +101,7 @@ def variant(
     try:
         bench.check(one, (), given["expected"], out=output if out is None else out, **limit)
     except Exception as problem:  # what was captured is not the work, so its time says nothing
-        bench.failures.append(f"{kernel} {name}, graph: {one_line(problem, 400)}")
-        bench.say(f"  FAILED {bench.failures[-1]}")
+        bench.fail(f"{kernel} {name}, graph", problem)
         return timing
     rows.replayed(one, many)
     return timing
@@ -137,9 +134,7 @@ class Rows:
         if hidden:
             self._keep(metric, [time / calls for time in times])
         else:
-            self.bench.notes.append(
-                f"{' '.join(self.key)}: {metric} left out, it could not be queued"
-            )
+            self.bench.note(f"{' '.join(self.key)}: {metric} left out, it could not be queued")
         return launch
 
     def _keep(self, metric: str, times: Sequence[float]) -> None:
@@ -299,8 +294,7 @@ def keep(
         else:
             timing = bench.time(call, args, bytes=bytes, operations=operations, name=name)
     except Exception as problem:  # whatever a program raises, the others are still measured
-        bench.failures.append(f"{name}: {one_line(problem, 400)}")
-        bench.say(f"  FAILED {bench.failures[-1]}")
+        bench.fail(name, problem)
         return
     if needed is not None:
         timing = dataclasses.replace(timing, operations={dtype: needed})
@@ -333,7 +327,7 @@ def ours(
     try:
         launches = make(0)
     except Exception as problem:  # a strategy that this GPU does not have
-        bench.failures.append(f"{op} {strategy} {shape}: {one_line(problem, 400)}")
+        bench.fail(f"{op} {strategy} {shape}", problem)
         return
     call, args = launches[0]
     if len(launches) > 1 or not alone:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from course.backend import gpu
 from course.files import write_whole
 from course.measure import event_clock, timeline
-from course.measure.recorded import Figure, file_name, header
+from course.measure.recorded import file_name, header
 from course.measure.timeline import Span
 from course_lessons.lesson08.plots import gantts
 
@@ -28,10 +27,7 @@ def clocked(bench: Any, kernel: str, variant: str, name: str, call: Callable[[],
     """Keep what a call takes by the host's clock, its waiting included; the median."""
     wall = event_clock.clock().wall
     its = [wall(call) for _ in range(CALLS)]
-    q1, median, q3 = statistics.quantiles(its, n=4)
-    figure = Figure(kernel, variant, name, "float16", "time", "ms", median, q1, q3, len(its))
-    bench.rows.append(figure)
-    return median
+    return bench.spread(kernel, variant, name, "float16", "time", "ms", its)
 
 
 class Fed:

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from course.measure.recorded import Figure
 from course_app.cluster.group import AHEAD, Group
 from course_app.cluster.work import Done
@@ -186,9 +184,3 @@ def workers_of(figure: Figure) -> int:
 def variant(workers: int) -> str:
     """The variant of a row: "1 worker", "4 workers"."""
     return f"{workers} worker{'' if workers == 1 else 's'}"
-
-
-def middle(values: Sequence[float]) -> tuple[float, float, float]:
-    """Median and quartiles."""
-    median, q1, q3 = (float(np.quantile(values, part)) for part in (0.5, 0.25, 0.75))
-    return median, q1, q3

@@ -47,7 +47,7 @@ def torch_compiled(bench: Any, function: Callable, *arrays: Any) -> Callable | N
         made(*arrays)
         torch.cuda.synchronize()
     except Exception as problem:  # no compiler for the host, no Triton, or a defect of theirs
-        left_out(bench, "torch.compile", problem)
+        bench.note(f"torch.compile left out: {one_line(problem)}")
         return None
     return made
 
@@ -59,14 +59,6 @@ def triton_programs(bench: Any) -> ModuleType | None:
     try:
         from course_recording.peers import triton
     except Exception as problem:  # a Triton that cannot be imported in one of many ways
-        left_out(bench, "Triton's programs", problem)
+        bench.note(f"Triton's programs left out: {one_line(problem)}")
         return None
     return triton
-
-
-def left_out(bench: Any, what: str, problem: Exception) -> None:
-    """Note, once, what is left out and why."""
-    note = f"{what} left out: {one_line(problem)}"
-    if note not in bench.notes:
-        bench.notes.append(note)
-        bench.say(f"  {note}")

@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 
-from course.backend import one_line
 from course.measure import event_clock
 from course.measure.timing import timing_of
 
@@ -156,8 +155,7 @@ def measured(bench, way: Way, size: int, expected: np.ndarray) -> None:
         timing = bench.time(way.call, way.args, bytes=2 * size, warm=True, name=way.name)
         waits = by_the_wall(way)
     except Exception as problem:  # whatever a library raises, the others are still measured
-        bench.failures.append(f"{' '.join(about[:3])}: {one_line(problem, 400)}")
-        bench.say(f"  FAILED {bench.failures[-1]}")
+        bench.fail(" ".join(about[:3]), problem)
         return
     bench.row(*about, timing)
     bench.figure(*about, "error", "relative", error)

@@ -15,15 +15,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from course import backend
 from course.driver import read_driver
-from course.measure.recorded import Figure
 from course_app.cluster import work
 from course_app.cluster.group import Group, Recipe, cluster, rebuilt, rebuilt_digests, recipes
-from course_lessons.lesson12.scaling import Parts, Scaling, middle, timed_map, variant
+from course_lessons.lesson12.scaling import Parts, Scaling, timed_map, variant
 
 CHARTS = "course_lessons.lesson12.plots"  # beside the file
 WORKERS = (1, 2, 4)
@@ -101,16 +101,13 @@ def measure(bench, counts: Sequence[int], cases: Sequence[Case], gpus: bool | No
             try:
                 task()
             except Exception as problem:  # the other parts are still measured
-                bench.failures.append(f"{task.func.__name__}: {backend.one_line(problem, 400)}")
+                bench.fail(task.func.__name__, problem)
 
 
 def keep_start(bench, workers: int, seconds: float) -> None:
     """Time until all workers run a kernel, as a row."""
-    value = 1e3 * seconds
     bench.say(f"  start of {variant(workers)}: {seconds:.1f} s")
-    bench.rows.append(
-        Figure("start of workers", variant(workers), "", "", "time", "ms", value, value, value, 1)
-    )
+    bench.figure("start of workers", variant(workers), "", "", "time", "ms", 1e3 * seconds)
 
 
 def empty(bench, group: Group, counts: Sequence[int]) -> None:
@@ -121,11 +118,8 @@ def empty(bench, group: Group, counts: Sequence[int]) -> None:
         for _ in range(4):
             _, its = timed_map(part, work.nothing, range(EMPTY), ahead=AHEAD)
             times.append(its.total / EMPTY)
-        median, q1, q3 = middle(times[1:])
+        median = bench.spread("empty batch", variant(count), "", "", "time", "ms", times[1:])
         bench.say(f"  a batch without work, {variant(count)}: {median:.3f} ms")
-        bench.rows.append(
-            Figure("empty batch", variant(count), "", "", "time", "ms", median, q1, q3, 3)
-        )
 
 
 def scaling(bench, group: Group, counts: Sequence[int], case: Case) -> None:
@@ -137,13 +131,13 @@ def scaling(bench, group: Group, counts: Sequence[int], case: Case) -> None:
     group.on_each(
         rebuilt_digests, Recipe(0, min(trial.images, 32), case.rows, case.columns, case.k)
     )
-    keep_one(bench, "first batch", counts[-1], shape, "time", "ms",
-             1e3 * (time.perf_counter() - begin))  # fmt: skip
+    taken = 1e3 * (time.perf_counter() - begin)
+    bench.figure("first batch", variant(counts[-1]), shape, "float32", "time", "ms", taken)
     error = error_of(bench, group, case)
     if error > LIMIT:
         bench.failures.append(f"{shape}: the relative error is {error:.3g}; {LIMIT:g} is allowed")
         return
-    keep_one(bench, "strong scaling", 1, shape, "error", "relative", error)
+    bench.figure("strong scaling", variant(1), shape, "float32", "error", "relative", error)
 
     strong = {n: timed(bench, group.part(n), case, case.kept, free) for n in counts}
     same(bench, f"strong scaling {shape}", {n: digests for n, (digests, _) in strong.items()})
@@ -169,9 +163,7 @@ def error_of(bench, group: Group, case: Case) -> float:
     return float(max(errors))
 
 
-def timed(
-    bench, part: Group, case: Case, count: int, free: int
-) -> tuple[np.ndarray, list[Parts]]:  # fmt: skip
+def timed(bench, part: Group, case: Case, count: int, free: int) -> tuple[Any, list[Parts]]:
     """So many batches on all workers of a part, kept there: digests, and the times of the runs."""
     batches = case.batches(count, free)
     kept = part.keep(batches)
@@ -204,7 +196,8 @@ def keep_law(
     kernel = f"{law} scaling"
     for count, its in found.items():
         total = images * case.kept * case.passes * (count if law == "weak" else 1)
-        median, q1, q3 = middle([one.total for one in its])
+        times, key = [one.total for one in its], (kernel, variant(count), shape, "float32")
+        median = float(np.median(times))
         one = Recipe(0, 1, case.rows, case.columns, case.k).bytes + 4 * case.rows * case.columns
         if bench.roofs and total * one / median * 1e-6 > LEEWAY * count * bench.roofs.bandwidth:
             bench.failures.append(
@@ -212,26 +205,18 @@ def keep_law(
             )
             continue
         operations = 2.0 * case.rows * case.columns * case.k * total
-        row = Figure(kernel, variant(count), shape, "float32", "time", "ms", median, q1, q3,
-                     len(its), operations=operations)  # fmt: skip
-        bench.rows.append(row)
+        bench.spread(*key, "time", "ms", times, operations=operations)
         bench.say(f"  {law}, {shape}, {variant(count)}: {median:,.1f} ms, "
                   f"{1e3 * total / median:,.0f} images/s")  # fmt: skip
-        rates = middle([1e3 * total / one.total for one in its])
-        bench.rows.append(
-            Figure(kernel, variant(count), shape, "float32", "rate", "images/s", *rates, len(its))
-        )
         for metric, unit, values in (
+            ("rate", "images/s", [1e3 * total / its for its in times]),
             ("start", "ms", [one.start for one in its]),
             ("gathering", "ms", [one.gathering for one in its]),
             ("working", "ms", [one.working for one in its]),
             ("waiting", "relative", [one.waiting / one.total for one in its]),
             ("serial fraction", "relative", [one.serial_share for one in its]),
         ):
-            bench.rows.append(
-                Figure(kernel, variant(count), shape, "float32", metric, unit, *middle(values),
-                       len(its))
-            )  # fmt: skip
+            bench.spread(*key, metric, unit, values)
 
 
 def keep_predictions(bench, shape: str, counts: Sequence[int]) -> None:
@@ -245,13 +230,14 @@ def keep_predictions(bench, shape: str, counts: Sequence[int]) -> None:
         rows["strong scaling", variant(1), "serial fraction"],
     )
     for count in counts[1:]:
-        keep_one(bench, "strong scaling", count, shape, "speed-up", "times", its.speedup(count))
-        keep_one(bench, "strong scaling", count, shape, "Amdahl", "times", its.amdahl(count))
-        keep_one(bench, "strong scaling", count, shape, "Karp-Flatt", "relative",
-                 its.karp_flatt(count))  # fmt: skip
-        keep_one(bench, "weak scaling", count, shape, "scaled speed-up", "times",
-                 its.scaled_speedup(count))  # fmt: skip
-        keep_one(bench, "weak scaling", count, shape, "Gustafson", "times", its.gustafson(count))
+        for law, metric, unit, value in (
+            ("strong", "speed-up", "times", its.speedup(count)),
+            ("strong", "Amdahl", "times", its.amdahl(count)),
+            ("strong", "Karp-Flatt", "relative", its.karp_flatt(count)),
+            ("weak", "scaled speed-up", "times", its.scaled_speedup(count)),
+            ("weak", "Gustafson", "times", its.gustafson(count)),
+        ):
+            bench.figure(f"{law} scaling", variant(count), shape, "float32", metric, unit, value)
         bench.say(
             f"  {shape}, {variant(count)}: {its.speedup(count):.2f} times as fast (Amdahl "
             f"{its.amdahl(count):.2f}), {its.scaled_speedup(count):.2f} times as much (Gustafson "
@@ -259,22 +245,10 @@ def keep_predictions(bench, shape: str, counts: Sequence[int]) -> None:
         )
 
 
-def keep_one(
-    bench, kernel: str, count: int, shape: str, metric: str, unit: str, value: float
-) -> None:
-    """One number as a row."""
-    bench.rows.append(
-        Figure(kernel, variant(count), shape, "float32", metric, unit, value, value, value, 1)
-    )
-
-
 def travelling(bench, group: Group, counts: Sequence[int], case: Case) -> None:
     """Batches whose factors travel to the worker, and whose images travel back."""
     recipe = Recipe(0, min(case.images, 128), case.rows, case.columns, case.k)
-    batch = tuple(
-        np.ascontiguousarray(np.asarray(part))
-        for part in numpy_factors(recipe)
-    )  # fmt: skip
+    batch = tuple(np.ascontiguousarray(np.asarray(part)) for part in numpy_factors(recipe))
     count = min(case.kept, 8)  # 1 GB, there and back
     shape = f"{recipe.images}x{case.rows}x{case.columns}x{case.k}"
     moved = count * (
@@ -289,13 +263,10 @@ def travelling(bench, group: Group, counts: Sequence[int], case: Case) -> None:
             expected = results[0] if expected is None else expected
             if any(not np.array_equal(one, expected) for one in results):
                 bench.failures.append(f"travelling {shape}: {workers} workers differ from one")
-        median, q1, q3 = middle(times[1:])
-        bench.rows.append(
-            Figure("travelling batches", variant(workers), shape, "float32", "time", "ms", median,
-                   q1, q3, 2, bytes=moved)
-        )  # fmt: skip
+        key = "travelling batches", variant(workers), shape, "float32"
+        median = bench.spread(*key, "time", "ms", times[1:], bytes=moved)
         rate = 1e3 * count * recipe.images / median
-        keep_one(bench, "travelling batches", workers, shape, "rate", "images/s", rate)
+        bench.figure(*key, "rate", "images/s", rate)
         bench.say(f"  travelling, {variant(workers)}: {rate:,.0f} images/s, "
                   f"{moved / median * 1e-6:.2f} GB/s")  # fmt: skip
 

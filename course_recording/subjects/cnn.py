@@ -51,10 +51,9 @@ def run(bench):
             if torch := bench.peer("torch"):
                 try:
                     of_torch(bench, torch, weights, x, work | {"limit": PEERS_LIMIT})
-                except (
-                    Exception
-                ) as problem:  # whatever PyTorch raises, the others are still measured
-                    peers.left_out(bench, f"PyTorch's digits {activation} at {batch}", problem)
+                except Exception as problem:  # whatever it raises, the others are still measured
+                    what = f"PyTorch's digits {activation} at {batch}"
+                    bench.note(f"{what} left out: {one_line(problem)}")
         read(bench, network, images, labels)
 
 
@@ -71,7 +70,7 @@ def read(bench, network, images, labels):
         try:
             right = accuracy(network(images, method), labels)
         except Exception as problem:
-            bench.failures.append(f"{name} {method} accuracy: {one_line(problem, 400)}")
+            bench.fail(f"{name} {method} accuracy", problem)
             continue
         about = name, method, f"{len(labels)}", "float32"
         bench.figure(*about, "accuracy", "of the images", right)
@@ -110,7 +109,7 @@ def own(bench, network, x, work):
                     cupy, cuda, queued, (there, scores), numba=True
                 )
             except Exception as problem:
-                peers.left_out(bench, f"{name} {method}, graph", problem)
+                bench.note(f"{name} {method}, graph left out: {one_line(problem)}")
                 continue
             program(bench, name, f"{method}, graph", replay, (), work, scores)
 
@@ -135,7 +134,7 @@ def of_torch(bench, torch, weights, x, work):
             try:
                 replay, scores = launch_costs.captured_by_torch(torch, call, (there,))
             except Exception as problem:  # an operation that cannot be captured
-                peers.left_out(bench, f"{name} {variant}, graph", problem)
+                bench.note(f"{name} {variant}, graph left out: {one_line(problem)}")
                 continue
             program(bench, name, f"{variant}, graph", replay, (), work, scores)
     torch._dynamo.reset()  # the next batch size compiles anew, and not for any size

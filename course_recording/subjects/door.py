@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from course.backend import cuda, one_line
+from course.backend import cuda
 from course.dispatch.array_facts import reader_of
 from course.kernels.activation import activation, activation_gradient
 from course.kernels.norm import layer_norm, layer_norm_backward
@@ -209,7 +209,7 @@ def through(bench: Any) -> None:
             try:
                 timing = bench.time(call, (x, out), bytes=work, name=f"{what}, {title}")
             except Exception as problem:  # the others are still measured
-                bench.failures.append(f"{what}, {title}: {one_line(problem, 300)}")
+                bench.fail(f"{what}, {title}", problem)
                 continue
             bench.row("door", f"{what}, {title}", f"{LARGE}x{LARGE}", "float32", timing)
 

@@ -112,11 +112,11 @@ def _measured(bench: Any, name: str, problem: Drawn) -> dict[str, float]:
         bench.say(f"  {name} {shape} {dtype}: refused, {one_line(refused)}")
         return {}
     except Exception as problem_here:  # whatever a kernel raises, the other shapes are measured
-        bench.failures.append(f"{name} {shape} {dtype}: {one_line(problem_here, 300)}")
+        bench.fail(f"{name} {shape} {dtype}", problem_here)
         return {}
     if not error <= problem.limit:
         wrong = WrongResult(f"the relative error is {error:.3g}; {problem.limit:.3g} is allowed")
-        bench.failures.append(f"{name} {shape} {dtype}: {wrong}")
+        bench.fail(f"{name} {shape} {dtype}", wrong)
         return {}
     calls = {OURS: problem.ours}
     firsts = {OURS: clock.wall(problem.ours)}  # the second, after that of the check

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from course import backend
 from course.kernels.gemm.half import gemm
 from course.measure import event_clock
 from course.measure.recorded import Figure
@@ -116,7 +115,7 @@ def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int, dtype:
             error = checked(torch, call, expected, outs, LIMITS[dtype])
             bench.figure(f"product {layout}", variant, name, dtype, "error", "relative", error)
         except Exception as problem:  # the others are still measured
-            bench.failures.append(f"{variant} {name}: {backend.one_line(problem, 400)}")
+            bench.fail(f"{variant} {name}", problem)
     times = interleaved(torch, graphs, calls)
     for variant, its in times.items():
         q1, median, q3 = statistics.quantiles(its, n=4)

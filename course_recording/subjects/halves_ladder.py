@@ -57,8 +57,7 @@ def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int) -> Non
             graphs[variant] = halves.captured(torch, call, calls, sets)
             bench.figure(KERNEL, variant, name, DTYPE, "error", "relative", error)
         except Exception as problem:  # the others are still measured
-            bench.failures.append(f"{variant} {name}: {backend.one_line(problem, 400)}")
-            bench.say(f"  {bench.failures[-1]}")
+            bench.fail(f"{variant} {name}", problem)
             continue
         if variant != "cuBLAS":
             kernel = configured(variant, a[0], b[0], outs[0])[0]

@@ -14,7 +14,6 @@ import tempfile
 
 import numpy as np
 
-from course.backend import one_line
 from course.kernels.reconstruct import cpu
 from course.kernels.reconstruct.ladder import (
     TILE,
@@ -49,7 +48,7 @@ def run(bench):
         try:
             part(bench)
         except Exception as problem:  # the other parts are still measured
-            bench.failures.append(f"{part.__name__}: {one_line(problem, 400)}")
+            bench.fail(part.__name__, problem)
 
 
 def factors(bench, size, k):
@@ -64,7 +63,7 @@ def keep_events(bench, kernel, variant, shape, dtype, call, args, **options):
     try:
         timing = bench.time(call, args, name=variant, samples=20, seconds=0.3, **options)
     except ValueError as problem:  # above a roof: no row
-        bench.failures.append(f"{kernel} {variant} {shape}: {one_line(problem, 400)}")
+        bench.fail(f"{kernel} {variant} {shape}", problem)
         return
     bench.row(kernel, variant, shape, dtype, timing)
 

@@ -84,10 +84,10 @@ def ours(bench, data, activation, methods, expected):
         if method == "several rows" and columns > short_config(1024).longest:
             continue
         if method == REGISTERS_AND_SHARED and not shared_memory_limit()[1]:
-            bench.leave_out(method, "needs compute capability 8.0")
+            bench.note(f"{method} left out: it needs compute capability 8.0")
             continue
         if method == "clusters" and (wrong := hopper_refusal()):
-            bench.leave_out(method, wrong)
+            bench.note(f"{method} left out: it {wrong}")
             continue
 
         arguments = x, gamma, beta, np.float32(EPS), out

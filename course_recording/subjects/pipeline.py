@@ -25,7 +25,6 @@ import numpy as np
 from PIL import Image
 
 from course import backend
-from course.measure.recorded import Figure
 from course_app.pipeline import capacity, stages
 from course_app.pipeline.capacity import cores
 from course_app.pipeline.engines import OnGpu, choose_engine, rebuilder
@@ -131,9 +130,7 @@ def keep(bench, variant: str, images: int, rate: float) -> None:
     """A rate as a row."""
     bench.say(f"  {variant}: {rate:,.0f} images/s")
     shape = f"{SIDE}x{SIDE}x{RANK}"
-    bench.rows.append(
-        Figure("pipeline", variant, shape, "float32", "rate", "images/s", rate, rate, rate, images)
-    )
+    bench.figure("pipeline", variant, shape, "float32", "rate", "images/s", rate, images)
 
 
 def whole(bench, folder: Path, place: Path, count: int, alone: dict[str, float]) -> None:

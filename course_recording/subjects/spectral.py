@@ -92,9 +92,7 @@ def shapes(bench, model, x, work):
         try:
             call, packed = model.kernel(len(x), config=config)
         except ValueError as problem:  # more shared memory than this GPU has
-            note = f"{name} left out: {one_line(problem)}"
-            if note not in bench.notes:
-                bench.notes.append(note)
+            bench.note(f"{name} left out: {one_line(problem)}")
             continue
         args = (there, packed, y, errors)
         own_work = work | done(len(x), config.folded)
@@ -141,7 +139,7 @@ def peers(bench, torch, weights, x, work):
             try:
                 captured = launch_costs.captured_by_torch(torch, program, (there,))
             except Exception as problem:  # no compiler, or an operation that cannot be captured
-                bench.notes.append(f"{name} left out: {one_line(problem)}")
+                bench.note(f"{name} left out: {one_line(problem)}")
                 continue
 
             def plain(given, program=program):

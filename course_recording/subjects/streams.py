@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from course.backend import gpu, one_line
+from course.backend import gpu
 from course.measure import timeline
 from course.measure.recorded import file_name, header
 from course.measure.timing import timing_of
@@ -64,8 +64,7 @@ class Streams:
             try:
                 part()
             except Exception as problem:  # the other parts are still measured
-                self.bench.failures.append(f"{part.__name__}: {one_line(problem, 400)}")
-                self.bench.say(f"  FAILED {self.bench.failures[-1]}")
+                self.bench.fail(part.__name__, problem)
             self.bench.say(f"  ({part.__name__}: {time.perf_counter() - start:.1f} s)")
 
     # ------------------------------------------------------------------ inputs
@@ -156,9 +155,7 @@ class Streams:
                 batch.load(*factors)
                 return self.measured(case, variant or way, batch, expected)
         except Exception as problem:
-            text = f"{case} {variant or way}: {one_line(problem, 400)}"
-            self.bench.failures.append(text)
-            self.bench.say(f"  FAILED {text}")
+            self.bench.fail(f"{case} {variant or way}", problem)
             return None
 
     # ------------------------------------------------------------------ parts

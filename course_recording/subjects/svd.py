@@ -170,8 +170,7 @@ def whole(bench: Any, kind: str, a: np.ndarray, steps: list[str]) -> None:
                 raise ValueError(", ".join(f"{metric} {found[metric]:.2g}" for metric in wrong))
             timing = timed(lambda s=solver: s(there, *factors), device_clock(bench.cuda))
         except Exception as problem:  # whatever it is, the others are still measured
-            bench.failures.append(f"svd {kind} {name} {shape}: {problem}")
-            bench.say(f"  FAILED {bench.failures[-1]}")
+            bench.fail(f"svd {kind} {name} {shape}", problem)
             continue
         keep(bench, (f"svd {kind}", name, shape), timing, found)
         bench.figure(f"svd {kind}", name, shape, "float32", "sweeps", "calls", solver.sweeps)

@@ -164,8 +164,7 @@ def epochs(bench: Any, name: str, dtype: str, make: Callable[[], Epoch]) -> None
         if not np.isfinite(last):
             raise ValueError(f"the loss is {last}")
     except Exception as problem:  # whatever a program raises, the others are still measured
-        bench.failures.append(f"{name} {dtype}: {backend.one_line(problem, 400)}")
-        bench.say(f"  FAILED {bench.failures[-1]}")
+        bench.fail(f"{name} {dtype}", problem)
         return
     work = {"float32": steps * operations()}
     bench.row(*key, timing_of(found, operations=work))
@@ -264,8 +263,7 @@ def compare(bench: Any, name: str, dtype: str, exact: Steps, steps: Callable[[],
         if not found["gradients"] <= LIMITS[dtype]:
             raise ValueError(f"its gradients are wrong by {found['gradients']:.3g}")
     except Exception as problem:
-        bench.failures.append(f"errors of {name} {dtype}: {backend.one_line(problem, 400)}")
-        bench.say(f"  FAILED {bench.failures[-1]}")
+        bench.fail(f"errors of {name} {dtype}", problem)
         return
     for metric, error in found.items():
         bench.figure("errors", name, f"{COMPARED} steps", dtype, metric, "relative", error)

@@ -118,7 +118,7 @@ def product(bench, layout, sizes, small):
         products, about = TENSOR.get(method), {"operations": work}
         if products:
             if not shared_memory_limit()[1]:
-                bench.leave_out(method, "needs compute capability 8.0")
+                bench.note(f"{method} left out: it needs compute capability 8.0")
                 continue
             about = {"operations": {"tensor_float32": products * work}}
             if products == 1:
@@ -370,8 +370,8 @@ def stagnates(bench, name, shape, arrays, out, total):
         launch.on()
     error = abs(float(out.copy_to_host()[0]) - total) / total
     bench.figure(name, "atomics", shape, "float32", "error", "relative", error)
-    note = f"{name} atomics {shape}: not timed, float32 at one address stops growing; see its error"
-    bench.notes.append(note)
+    why = "not timed, float32 at one address stops growing; see its error"
+    bench.note(f"{name} atomics {shape}: {why}")
 
 
 def of_torch(bench, torch, name, shape, its, given, gradient):

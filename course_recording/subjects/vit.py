@@ -36,7 +36,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from course import backend
 from course.dispatch.entry import EntryPoint
 from course.kernels import attention
 from course.kernels.gemm import unfused_epilogue
@@ -87,8 +86,7 @@ def run(bench):
         try:
             measured(bench, torch, three, *part.split())
         except Exception as problem:  # the other parts are still measured
-            bench.failures.append(f"{part}: {backend.one_line(problem, 400)}")
-            bench.say(f"  FAILED {bench.failures[-1]}")
+            bench.fail(part, problem)
         torch.cuda.empty_cache()
 
 
@@ -156,8 +154,7 @@ def timed(
             graphs[variant] = captured(torch, call, calls, SETS)
             bench.figure(kernel, variant, name, "float16", "error", "relative", error)
         except Exception as problem:  # the others are still measured
-            bench.failures.append(f"{variant} {kernel} {name}: {backend.one_line(problem, 400)}")
-            bench.say(f"  FAILED {bench.failures[-1]}")
+            bench.fail(f"{variant} {kernel} {name}", problem)
     times = interleaved(torch, graphs, calls)
     work = {"tensor_float16": operations} if operations else None
     for variant, its in times.items():

@@ -14,7 +14,7 @@ from course_app.cluster import work
 from course_app.cluster.work import Done, Recipe
 from course_lessons.lesson08.overlap import amdahl, gustafson
 from course_lessons.lesson12 import plots, toy_cluster
-from course_lessons.lesson12.scaling import Parts, Scaling, middle, parts, scalings, variant
+from course_lessons.lesson12.scaling import Parts, Scaling, parts, scalings, variant
 from course_recording.frame import charts_beside
 
 HEADER = {"gpu": "Tesla T4", "course": "0.1.0", "date": "2026-11-22"}
@@ -95,10 +95,6 @@ def test_scaling_is_read_from_rows():
     assert its.scaled_speedup(4) == pytest.approx(385 / 130)
 
 
-def test_middle_is_median_and_quartiles():
-    assert middle([4.0, 1.0, 2.0, 3.0, 5.0]) == (3.0, 2.0, 4.0)
-
-
 def test_the_chart_shows_marks_at_the_measured_speed_ups_and_the_laws(tmp_path):
     picture = plots.scaling_chart(scalings(ROWS), "Tesla T4")
     strong, weak = picture.axes
@@ -138,10 +134,11 @@ def test_marks_of_several_kinds_are_all_seen_where_they_meet():
 @pytest.fixture
 def bench(monkeypatch):
     pytest.importorskip("distributed", reason="Dask is not installed")
+    from course_recording.frame import Bench
     from course_recording.subjects import cluster
 
     monkeypatch.setattr(cluster, "EMPTY", 8)
-    frame = SimpleNamespace(say=lambda _: None, rows=[], notes=[], failures=[], roofs=None)
+    frame = Bench("cluster", None, say=lambda _: None)
     case = cluster.Case(3, 40, 24, 5, kept=4, passes=2, runs=2)
     return SimpleNamespace(module=cluster, frame=frame, case=case)
 

@@ -3,7 +3,6 @@
 import csv
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -100,7 +99,7 @@ def test_what_a_gpu_does_alone_has_a_rate(tmp_path, monkeypatch):
     monkeypatch.setattr(subject, "RANK", 3)
     monkeypatch.setattr(capacity, "LARGEST_BATCH", 2)
     subject._make(tmp_path, range(3))
-    bench = SimpleNamespace(rows=[], say=lambda _: None)
+    bench = Bench("pipeline", None, say=lambda _: None)
     subject.gpu_alone(bench, sorted(tmp_path.iterdir()), 0.01)
     (row,) = bench.rows
     assert row.variant == "factorise, rebuild and judge on the GPU, 1 thread" and row.median > 0
