@@ -1,16 +1,15 @@
 """Attention and LayerNorm of 16-bit numbers beside PyTorch's, in CUDA graphs, interleaved.
 
-As in `course_recording.subjects.halves`: inputs have copies, replays are interleaved, and rows
-"peer / ours" are the medians and quartiles of ratios of neighbours in time; over 1 is faster than
-the peer. Attention takes q, k and v as views of one product. Its peers are the three backends of
-PyTorch's scaled_dot_product_attention, with these views and with copies of them in C order; the
-ratio is to the fastest. LayerNorm has its ladder and its two sweeps: tokens a block, and numbers a
-thread.
+As `course_recording.interleaved` says. Attention takes q, k and v as views of one product. Its
+peers are the three backends of PyTorch's scaled_dot_product_attention, with these views and with
+copies of them in C order; the ratio is to the fastest. LayerNorm has its ladder and its two sweeps:
+tokens a block, and numbers a thread.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
 import statistics
 from collections.abc import Callable
 from functools import partial
@@ -18,23 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from course import backend
 from course.dispatch.entry import EntryPoint
 from course.dispatch.slots import name_of
 from course.kernels import norm
 from course.kernels.attention import attention
 from course.kernels.norm import half
 from course.kernels.steps import Launch
-from course.measure.recorded import Figure
-from course.measure.roofline import refuse_impossible
-from course_recording.subjects.halves import (
-    BEYOND_L2,
-    METRIC,
-    MOST_SETS,
-    captured,
-    checked,
-    interleaved,
-)
+from course_recording.interleaved import Call, Key, keep_ratio, poisoned, relative, sets_of, timed
 
 CHARTS = "course_recording.charts.attention"  # beside the file
 SHAPES = ((64, 12, 197), (8, 12, 197), (1, 12, 197), (4, 16, 4096))  # batch, heads, tokens
@@ -60,7 +49,7 @@ def of_attention(bench: Any, torch: Any, batch: int, heads: int, tokens: int, dt
     """Attention of one shape beside PyTorch's backends."""
     kind, wide = getattr(torch, dtype), heads * SIZE
     moved, work = 2 * 4 * batch * tokens * wide, 4 * batch * heads * tokens * tokens * SIZE
-    sets = max(1, min(MOST_SETS, -(-BEYOND_L2 // moved)))
+    sets = sets_of(moved)
     generator = torch.Generator(device="cuda").manual_seed(tokens + batch)
     qkv = [
         torch.randn(batch, tokens, 3, heads, SIZE, device="cuda", generator=generator).to(kind)
@@ -102,18 +91,17 @@ def of_attention(bench: Any, torch: Any, batch: int, heads: int, tokens: int, dt
 
     def right(variant: str, call: Callable) -> float:
         if variant in own:
-            return checked(torch, call, exact, outs, LIMITS[dtype])
-        found = call(0).transpose(1, 2).reshape(exact.shape).double()
-        return float((found - exact).norm() / exact.norm())
+            return poisoned(call, exact, outs, LIMITS[dtype])
+        return relative(call(0).transpose(1, 2).reshape(exact.shape), exact, math.inf)
 
-    timed(bench, torch, ("attention", size, dtype), programs | own, right, list(peers), sets, moved,
-          {"tensor_float16": work})  # fmt: skip
+    keep(bench, torch, ("attention", size, dtype), programs | own, right, list(peers), sets, moved,
+         work)  # fmt: skip
 
 
 def of_norm(bench: Any, torch: Any, rows: int) -> None:
     """LayerNorm of 768 columns: ladder and sweeps beside PyTorch's."""
     moved = 2 * 2 * rows * WIDTH
-    sets = max(2, min(MOST_SETS, -(-BEYOND_L2 // moved)))
+    sets = max(2, sets_of(moved))
     x = [torch.randn(rows, WIDTH, device="cuda").half() for _ in range(sets)]
     outs = [torch.empty_like(one) for one in x]
     gamma, beta = (torch.randn(WIDTH, device="cuda").half() for _ in range(2))
@@ -139,11 +127,11 @@ def of_norm(bench: Any, torch: Any, rows: int) -> None:
 
     def right(variant: str, call: Callable) -> float:
         if variant in own:
-            return checked(torch, call, exact, outs, LIMITS["float16"])
-        return float((call(0).double() - exact).norm() / exact.norm())
+            return poisoned(call, exact, outs, LIMITS["float16"])
+        return relative(call(0), exact, math.inf)
 
-    timed(bench, torch, ("layer norm in halves", f"{rows}x{WIDTH}", "float16"), programs, right,
-          ["PyTorch"], sets, moved, {})  # fmt: skip
+    keep(bench, torch, ("layer norm in halves", f"{rows}x{WIDTH}", "float16"), programs, right,
+         ["PyTorch"], sets, moved, None)  # fmt: skip
 
 
 def entry_of(made: Callable) -> EntryPoint:
@@ -156,38 +144,16 @@ def entry_of(made: Callable) -> EntryPoint:
     return EntryPoint("step", ("x", "gamma", "beta"), lambda x, *_: (x.shape, x.dtype), launches)
 
 
-def timed(
-    bench: Any, torch: Any, what: tuple[str, str, str], programs: dict[str, Callable],
-    right: Callable, peers: list[str], sets: int, moved: int, operations: dict[str, int],
+def keep(
+    bench: Any, torch: Any, key: Key, programs: dict[str, Call], right: Callable, peers: list[str],
+    sets: int, moved: int, work: int | None,
 ) -> None:  # fmt: skip
-    """Capture programs in graphs, interleave replays, keep times, errors and ratios."""
-    kernel, size, dtype = what
-    amount = sum(operations.values())
-    calls = max(2, min(40, int(2e10 / (moved + amount / 100)) + 1))
-    graphs = {}
-    for variant, call in programs.items():
-        try:
-            error = right(variant, call)
-            graphs[variant] = captured(torch, call, calls, sets)
-            bench.figure(kernel, variant, size, dtype, "error", "relative", error)
-        except Exception as problem:  # the others are still measured
-            words = f"{variant} {size}: {backend.one_line(problem, 300)}"
-            (bench.failures if variant.split(",")[0] not in peers else bench.notes).append(words)
-            bench.say(f"  {words}")
-    times = interleaved(torch, graphs, calls)
-    for variant, its in times.items():
-        q1, median, q3 = statistics.quantiles(its, n=4)
-        refuse_impossible(median, None, operations or None, bench.roofs, what=variant)
-        bench.rows.append(Figure(kernel, variant, size, dtype, METRIC, "ms", median, q1, q3,
-                                 len(its), moved, amount or None))  # fmt: skip
-        bench.say(f"  {kernel} {dtype} {size} {variant}: {1e3 * median:.2f} µs")
-    there = [variant for variant in times if variant.split(",")[0] in peers]
-    if not there or "ours" not in times:
-        return
-    best = min(there, key=lambda variant: statistics.median(times[variant]))
-    ratios = [x / y for x, y in zip(times[best], times["ours"], strict=True)]
-    q1, median, q3 = statistics.quantiles(ratios, n=4)
-    ratio = kernel, f"{best} / ours", size, dtype, "ratio", "ratio"
-    bench.rows.append(Figure(*ratio, median, q1, q3, len(ratios)))
-    bench.say(f"  {kernel} {dtype} {size} {best} / ours: {median:.3f} ({q1:.3f}, {q3:.3f})")
+    """Keep times and errors, and the ratio to the fastest of the peers."""
+    calls = max(2, min(40, int(2e10 / (moved + (work or 0) / 100)) + 1))
+    theirs = [name for name in programs if name.split(",")[0] in peers]
+    times = timed(bench, torch, key, programs, right, calls, sets, moved, work, may_fail=theirs)
+    there = [name for name in theirs if name in times]
+    if there:
+        best = min(there, key=lambda name: statistics.median(times[name]))
+        keep_ratio(bench, key, times, best)
     torch.cuda.empty_cache()

@@ -1,10 +1,7 @@
 """Products of float16 and bfloat16 beside cuBLAS, which also sums in float32.
 
-All is called by the public functions, with PyTorch's arrays, in CUDA graphs of PyTorch: calls
-alternate between copies of inputs so that none is found in L2. A fast program heats the chip to its
-power limit, so who comes second is slower: replays are interleaved, and a ratio is that of
-neighbours in time. Rows
-"cuBLAS / ours" are medians and quartiles of these ratios; over 1 is faster than cuBLAS.
+All is called by the public functions, with PyTorch's arrays, as `course_recording.interleaved`
+says: a fast program heats the chip to its power limit, so who comes second is slower.
 
 Two metrics are of the host's clock. ``called``: with NumPy's arrays, from the call until the result
 is there. ``first``: the first product of a process, whose kernels are compiled or kept.
@@ -12,9 +9,7 @@ is there. ``first``: the first product of a process, whose kernels are compiled 
 
 from __future__ import annotations
 
-import contextlib
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,20 +20,16 @@ import numpy as np
 
 from course.kernels.gemm.half import gemm
 from course.measure import event_clock
-from course.measure.recorded import Figure
-from course.measure.roofline import known_gpu, refuse_impossible
 from course.measure.timing import timing_of
-from course_recording.frame import WrongResult
+from course_recording.interleaved import keep_ratio, poisoned, printed_roofs, sets_of, timed
 
 TOKENS = 197  # of an image in a vision transformer
 LAYERS = ((768, 2304), (768, 768), (768, 3072), (3072, 768))  # its depths and columns
 IMAGES = (64, 8, 1)
 SQUARES = (4096, 8192)
 LIMITS = {"float16": 4e-4, "bfloat16": 4e-3}  # the result's rounding is 2.1e-4, 1.7e-3
-BEYOND_L2, MOST_SETS = 150_000_000, 10  # bytes of copies of inputs and outputs
-ROUNDS, WARM_UP = 21, 3
 GRAPH = 4e12  # operations of a graph, so that one takes milliseconds
-METRIC = "time in a graph"
+CALLS = 21  # with arrays of the host
 CALLED = (TOKENS * IMAGES[0], *LAYERS[0][::-1])  # rows, columns and depth of what is called once
 #: A process of its own that multiplies once, then by cuBLAS; it prints the milliseconds of both.
 ALONE = """
@@ -71,11 +62,16 @@ def run(bench):
     first_of_a_process(bench)
 
 
+def calls_of(work: int) -> int:
+    """How many calls of so many operations a graph has."""
+    return max(2, min(40, int(GRAPH / work) + 1))
+
+
 def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int, dtype: str, layout: str):
     """Time a product beside cuBLAS's; where it is a layer before GELU, that with its GELU, too."""
     work, kind = 2 * rows * columns * depth, getattr(torch, dtype)
     moved = 2 * (rows * depth + columns * depth + rows * columns)
-    sets = max(1, min(MOST_SETS, -(-BEYOND_L2 // moved)))
+    sets = sets_of(moved)
     generator = torch.Generator(device="cuda").manual_seed(rows + columns + depth)
 
     def some(*shape: int) -> list[Any]:
@@ -107,84 +103,19 @@ def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int, dtype:
             "ours with GELU": (fused("gelu"), exact),
             "ours with GELU (tanh)": (fused("gelu tanh"), tanh),
         }  # fmt: skip
-    name, calls = f"{rows}x{columns}x{depth}", max(2, min(40, int(GRAPH / work) + 1))
-    graphs = {}
-    for variant, (call, expected) in programs.items():
-        try:
-            graphs[variant] = captured(torch, call, calls, sets)
-            error = checked(torch, call, expected, outs, LIMITS[dtype])
-            bench.figure(f"product {layout}", variant, name, dtype, "error", "relative", error)
-        except Exception as problem:  # the others are still measured
-            bench.fail(f"{variant} {name}", problem)
-    times = interleaved(torch, graphs, calls)
-    for variant, its in times.items():
-        q1, median, q3 = statistics.quantiles(its, n=4)
-        refuse(bench, variant, median, work)
-        bench.rows.append(Figure(f"product {layout}", variant, name, dtype, METRIC, "ms", median,
-                                 q1, q3, len(its), moved, work))  # fmt: skip
-    pairs = [("cuBLAS", "ours")]
-    pairs += [("cuBLAS, then GELU", "ours with GELU")]
-    pairs += [("_addmm_activation", "ours with GELU (tanh)")]
-    for peer, variant in pairs:
-        if peer in times and variant in times:
-            ratios = [x / y for x, y in zip(times[peer], times[variant], strict=True)]
-            q1, median, q3 = statistics.quantiles(ratios, n=4)
-            bench.rows.append(Figure(f"product {layout}", f"{peer} / {variant}", name, dtype,
-                                     "ratio", "ratio", median, q1, q3, len(ratios)))  # fmt: skip
-            took = 1e3 * statistics.median(times[variant])
-            bench.say(f"  {layout} {dtype} {name} {peer} / {variant}: {median:.3f} "
-                      f"({q1:.3f}, {q3:.3f}), {took:.2f} µs")  # fmt: skip
+    key = f"product {layout}", f"{rows}x{columns}x{depth}", dtype
+
+    def error_of(variant: str, call: Callable) -> float:
+        return poisoned(call, programs[variant][1], outs, LIMITS[dtype])
+
+    times = timed(
+        bench, torch, key, {variant: call for variant, (call, _) in programs.items()}, error_of,
+        calls_of(work), sets, moved, work, printed_roofs(bench),
+    )  # fmt: skip
+    keep_ratio(bench, key, times, "cuBLAS")
+    keep_ratio(bench, key, times, "cuBLAS, then GELU", "ours with GELU")
+    keep_ratio(bench, key, times, "_addmm_activation", "ours with GELU (tanh)")
     torch.cuda.empty_cache()
-
-
-def refuse(bench: Any, variant: str, median: float, work: int) -> None:
-    """Refuse what is faster than the tensor cores, by the data sheet where there is one.
-
-    Their measured roof is of a chip at its power limit; one that had a pause is a little faster.
-    """
-    roofs = bench.roofs
-    with contextlib.suppress(ValueError):
-        roofs = known_gpu(roofs.gpu)
-    refuse_impossible(median, None, {"tensor_float16": work}, roofs, what=variant)
-
-
-def checked(torch: Any, call: Callable, expected: Any, outs: list[Any], limit: float) -> float:
-    """The relative error of a first result, written into NaN; WrongResult beyond the limit."""
-    outs[0].fill_(float("nan"))
-    error = float((call(0).double() - expected).norm() / expected.norm())
-    if not error <= limit:
-        raise WrongResult(f"the relative Frobenius error is {error:.3g}; {limit:.3g} is allowed")
-    return error
-
-
-def captured(torch: Any, call: Callable[[int], Any], calls: int, sets: int) -> Any:
-    """A graph of calls, which alternate between copies of arrays."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for i in range(min(2, sets)):
-            call(i)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        for i in range(calls):
-            call(i % sets)
-    return graph
-
-
-def interleaved(torch: Any, graphs: dict[str, Any], calls: int) -> dict[str, list[float]]:
-    """Milliseconds of a call, round by round; in each round every graph is replayed once."""
-    times: dict[str, list[float]] = {variant: [] for variant in graphs}
-    for number in range(ROUNDS + WARM_UP):
-        for variant, graph in graphs.items():
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-            if number >= WARM_UP:
-                times[variant].append(start.elapsed_time(end) / calls)
-    return times
 
 
 def with_numpys_arrays(bench: Any, torch: Any) -> None:
@@ -198,7 +129,7 @@ def with_numpys_arrays(bench: Any, torch: Any) -> None:
 
     for variant, call in (("ours", lambda: gemm(a, b, "nt")), ("cuBLAS", peer)):
         call()
-        timing = timing_of([clock.wall(call) for _ in range(ROUNDS)])
+        timing = timing_of([clock.wall(call) for _ in range(CALLS)])
         shape = "x".join(map(str, CALLED))
         bench.row("product nt", variant, shape, "float16", timing, metric="called")
 

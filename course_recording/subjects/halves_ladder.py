@@ -1,12 +1,11 @@
 """The ladder of products of float16, a step a row, beside cuBLAS in float16.
 
-As `course_recording.subjects.halves`: in CUDA graphs of PyTorch, interleaved with cuBLAS.
+As `course_recording.interleaved` says: in CUDA graphs of PyTorch, by turns with cuBLAS.
 "roles, a tile a block" is the kernel of "roles" with as many blocks as tiles: not persistent.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,8 +14,8 @@ from course import backend
 from course.kernels.gemm.choice import config_for
 from course.kernels.gemm.half import gemm
 from course.kernels.steps import ceil_div, multiprocessors
-from course.measure.recorded import Figure
 from course_recording.frame import compiled_facts
+from course_recording.interleaved import keep_ratio, poisoned, printed_roofs, sets_of, timed
 from course_recording.subjects import halves
 
 #: 4096 cubed, and the first layer of a vision transformer's block for 64 images.
@@ -38,7 +37,7 @@ def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int) -> Non
     """Time the steps of one shape, interleaved with cuBLAS."""
     work, name = 2 * rows * columns * depth, f"{rows}x{columns}x{depth}"
     moved = 2 * (rows * depth + columns * depth + rows * columns)
-    sets = max(1, min(halves.MOST_SETS, -(-halves.BEYOND_L2 // moved)))
+    sets = sets_of(moved)
     generator = torch.Generator(device="cuda").manual_seed(rows)
     a, b, outs = (
         [torch.randn(*shape, device="cuda", generator=generator).half() for _ in range(sets)]
@@ -50,32 +49,21 @@ def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int) -> Non
     }
     for step in STEPS:
         programs[step] = partial(launched, step, a, b, outs)
-    graphs, calls = {}, max(2, min(40, int(halves.GRAPH / work) + 1))
-    for variant, call in programs.items():
-        try:
-            error = halves.checked(torch, call, exact, outs, halves.LIMITS[DTYPE])
-            graphs[variant] = halves.captured(torch, call, calls, sets)
-            bench.figure(KERNEL, variant, name, DTYPE, "error", "relative", error)
-        except Exception as problem:  # the others are still measured
-            bench.fail(f"{variant} {name}", problem)
-            continue
-        if variant != "cuBLAS":
-            kernel = configured(variant, a[0], b[0], outs[0])[0]
+
+    def right(step: str, call: Callable) -> float:
+        return poisoned(call, exact, outs, halves.LIMITS[DTYPE])
+
+    key = KERNEL, name, DTYPE
+    times = timed(
+        bench, torch, key, programs, right, halves.calls_of(work), sets, moved, work,
+        printed_roofs(bench),
+    )  # fmt: skip
+    for step in STEPS:
+        keep_ratio(bench, key, times, "cuBLAS", step)
+        if step in times:
+            kernel, _ = configured(step, a[0], b[0], outs[0])
             for metric, unit, amount in compiled_facts(kernel):
-                bench.figure(KERNEL, variant, name, DTYPE, metric, unit, amount)
-    times = halves.interleaved(torch, graphs, calls)
-    for variant, its in times.items():
-        q1, median, q3 = statistics.quantiles(its, n=4)
-        halves.refuse(bench, variant, median, work)
-        bench.rows.append(Figure(KERNEL, variant, name, DTYPE, halves.METRIC, "ms", median, q1, q3,
-                                 len(its), moved, work))  # fmt: skip
-        ratios = [x / y for x, y in zip(times["cuBLAS"], its, strict=True)]
-        low, ratio, high = statistics.quantiles(ratios, n=4)
-        if variant != "cuBLAS":
-            bench.rows.append(Figure(KERNEL, f"cuBLAS / {variant}", name, DTYPE, "ratio", "ratio",
-                                     ratio, low, high, len(ratios)))  # fmt: skip
-        bench.say(f"  {name} {variant}: {1e3 * median:.2f} µs, {work / median * 1e-9:.0f} TFLOP/s, "
-                  f"cuBLAS / it {ratio:.3f} ({low:.3f}, {high:.3f})")  # fmt: skip
+                bench.figure(KERNEL, step, name, DTYPE, metric, unit, amount)
     torch.cuda.empty_cache()
 
 

@@ -1,7 +1,7 @@
 """A vision transformer, ViT-Base in float16: components, a block and the whole, beside PyTorch.
 
 All have the same weights, and are called by public functions with PyTorch's arrays, in CUDA graphs
-of PyTorch whose replays are interleaved, as `course_recording.subjects.halves` says. "eager",
+of PyTorch whose replays are by turns, as `course_recording.interleaved` says. "eager",
 "compiled" and "max-autotune" are PyTorch's; ratios over 1 say how much faster than the named peer
 ours is. Errors are relative, against PyTorch's model in float64 with the weights that float16
 holds.
@@ -26,7 +26,6 @@ images on the GPU: kernels compiled anew, or those that a process before has kep
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,18 +40,16 @@ from course.kernels import attention
 from course.kernels.gemm import unfused_epilogue
 from course.kernels.gemm.half import gemm
 from course.kernels.norm import layer_norm
-from course.measure.recorded import Figure
-from course.measure.roofline import refuse_impossible
 from course_models.patches import WAYS
 from course_models.vit import reference
 from course_models.vit.images import read_images
 from course_models.vit.network import ViT
 from course_models.vit.shape import EPSILON, Flags, ViTShape
 from course_models.vit.weights import Weights, initial
+from course_recording import interleaved
 from course_recording.charts.roofline_table import keep_roofs
-from course_recording.frame import WrongResult
+from course_recording.interleaved import keep_ratio, relative
 from course_recording.peers.vit_torch import network
-from course_recording.subjects.halves import METRIC, captured, interleaved
 from course_recording.vit_first import first_calls
 from course_recording.vit_streams import clocked, on_streams
 
@@ -144,33 +141,14 @@ def timed(
     operations: float | None = None, bytes: float | None = None, limit: float = LIMIT,
 ) -> None:  # fmt: skip
     """Check programs, interleave replays of their graphs, keep times, errors, ratios to "ours"."""
-    graphs = {}
-    for variant, (call, expected) in programs.items():
-        try:
-            found = call(0).double()
-            error = float((found - expected).norm() / expected.norm())
-            if not error <= limit:
-                raise WrongResult(f"the relative error is {error:.3g}; {limit:.3g} is allowed")
-            graphs[variant] = captured(torch, call, calls, SETS)
-            bench.figure(kernel, variant, name, "float16", "error", "relative", error)
-        except Exception as problem:  # the others are still measured
-            bench.fail(f"{variant} {kernel} {name}", problem)
-    times = interleaved(torch, graphs, calls)
-    work = {"tensor_float16": operations} if operations else None
-    for variant, its in times.items():
-        q1, median, q3 = statistics.quantiles(its, n=4)
-        refuse_impossible(median, None, work, bench.roofs, what=variant)
-        bench.rows.append(Figure(kernel, variant, name, "float16", METRIC, "ms", median, q1, q3,
-                                 len(its), bytes, operations))  # fmt: skip
-    told = [f"{variant} {1e3 * statistics.median(its):.2f} µs" for variant, its in times.items()]
+    key = kernel, name, "float16"
+    times = interleaved.timed(
+        bench, torch, key, {variant: call for variant, (call, _) in programs.items()},
+        lambda variant, call: relative(call(0), programs[variant][1], limit), calls, SETS, bytes,
+        operations,
+    )  # fmt: skip
     for peer in ("eager", *COMPILED):
-        if peer in times and "ours" in times:
-            ratios = [x / y for x, y in zip(times[peer], times["ours"], strict=True)]
-            q1, median, q3 = statistics.quantiles(ratios, n=4)
-            bench.rows.append(Figure(kernel, f"{peer} / ours", name, "float16", "ratio", "ratio",
-                                     median, q1, q3, len(ratios)))  # fmt: skip
-            told.append(f"{peer} / ours {median:.3f}")
-    bench.say(f"  {kernel} {name}: {', '.join(told)}")
+        keep_ratio(bench, key, times, peer)
 
 
 def some(torch: Any, *shape: int, seed: int = 0) -> list[Any]:
