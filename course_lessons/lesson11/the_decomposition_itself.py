@@ -54,11 +54,11 @@ print("GPU:", gpu() or "none here, so times are recorded ones")
 #
 # The course's program takes images apart and puts them together again. Putting together is one
 # product, and [lesson 06](06_reuse_reuse_reuse.ipynb) made it fast. In [lesson
-# 09](09_a_thousand_images.ipynb) `factorise` was left on the CPU, and set the pace.
+# 09](09_a_thousand_images.ipynb) `factorise` was left on the CPU, and was the bottleneck.
 #
-# LAPACK, which NumPy calls, works through a matrix **column by column**. One orthogonal matrix from
-# the left (a *reflection*) makes zeros below the diagonal of a column. Another from the right makes
-# zeros in a row. Each needs the matrix as the one before has left it.
+# LAPACK, which NumPy calls, works through a matrix **column by column**. A product from the left
+# with a *reflection*, a matrix that keeps lengths, makes zeros in a column, below the diagonal.
+# Another from the right makes zeros in a row. Each needs the matrix as the last one has left it.
 
 # %% [markdown]
 # So for a matrix of 256×256 there are about 500 steps, two for each column, one after the other.
@@ -95,8 +95,8 @@ predict.answer("% of an H200's threads that one 256 x 256 matrix fills", share, 
 # `x' = c x − s y`, `y' = s x + c y`, with c = cos(angle), s = sin(angle)
 #
 # (A prime marks what comes out.) The dot product of x' and y', in short x' y', depends on the
-# angle. At some angle it is zero: the rows are **orthogonal**. Here are rows of two numbers, so
-# that they can be drawn as arrows. `toy_svd.rotation` finds the angle; you will write it below.
+# angle. At some angle it is zero: the rows are then **orthogonal**. Here are rows of two numbers,
+# so that they can be drawn as arrows. `toy_svd.rotation` finds c and s; you will write it below.
 
 # %%
 x, y = np.array([2.0, 0.4]), np.array([1.2, 1.1])
@@ -104,8 +104,8 @@ c, s = toy_svd.rotation(x @ x, y @ y, x @ y)
 pictures.rotation(x, y, math.atan2(s, c))
 
 # %% [markdown]
-# Right: x' y' at every angle. The grey band holds the angles up to 45 degrees. There is always a
-# zero in it, the filled dot; at the other one, 90 degrees away, x' and y' change places.
+# On the right is x' y' at every angle. The grey band holds the angles up to 45 degrees. There is
+# always a zero in it, the filled dot. At the other zero, 90 degrees away, x' and y' change places.
 #
 # Look at the lengths, too. x grew, y shrank. The squared lengths of x and y are 4.16 and 2.65
 # before. What is their **sum** afterwards?
@@ -122,15 +122,16 @@ predict.answer(
 )
 
 # %% [markdown]
-# It stays the same: c² + s² = 1, so a rotation is an orthogonal matrix from the left. And here is
-# the idea of this lesson. Rotate the rows of a matrix A until **all** of them are orthogonal. All
-# rotations together are one orthogonal matrix, J. Each row of J A is its length σ times a unit
-# vector. Let these unit vectors be the rows of V. Then J A = diag(σ) V, or
+# It stays the same, as c² + s² = 1. Here is the idea of this lesson. Rotate the rows of a matrix A
+# until **all** are orthogonal. All rotations together are one matrix from the left, J. It is an
+# **orthogonal matrix**: its rows are *orthonormal*, that is orthogonal and of length one, and Jᵀ J
+# is the identity. Each row of J A is its length σ times a unit vector. Let these be the rows of V.
+# Then J A = diag(σ) V, or
 #
 # `A = Jᵀ · diag(σ) · V`
 #
-# That is the SVD: Jᵀ is NumPy's `u`, V its `vt`, and σ its `s`. (In a rotation s is the sine, also
-# in the code below.)
+# That is the SVD: Jᵀ is NumPy's `u`, V its `vt`, and σ its `s`, but for order and signs. (In a
+# rotation s is the sine, also in the code below.)
 
 # %% [markdown]
 # Which angle? It needs three dot products, three numbers: a = x x, b = y y and g = x y. Put x' and
@@ -144,9 +145,8 @@ predict.answer(
 
 # %% [markdown]
 # It has two solutions, t = −tau ± √(1 + tau²). The one nearer to 0 turns by at most 45 degrees. It
-# is a **difference**: for positive tau √(1 + tau²) − tau, and for negative tau the same with the
-# other sign. When rows are nearly orthogonal, g is tiny and tau huge, say 10⁹. What is left of that
-# difference in float64?
+# is a **difference**: √(1 + tau²) − |tau|, and for negative tau minus that. When rows are nearly
+# orthogonal, g is tiny and tau huge, say 10⁹. What is left of that difference in float64?
 
 # %%
 predict("sqrt(1 + tau**2) - tau for tau = 1e9", 5e-10, exact=True)
@@ -263,9 +263,9 @@ pictures.convergence(curves, goal=1e-6)
 
 # %% [markdown]
 # For several sweeps nothing seems to happen. Then the blue line falls off a cliff: about 0.05,
-# 2e-5, 2e-13. The zeros behind the point at least double: **quadratic** convergence. Why? Once
-# rows are nearly orthogonal, angles are small. A rotation by a small angle changes the product with
-# a third row by sine times cosine, a small number times a small number.
+# 2e-5, 2e-13. The exponent at least doubles: **quadratic** convergence. Why? Once rows are nearly
+# orthogonal, angles are small. A rotation changes a row's product with a third row by sine times
+# another product: a small number times a small number.
 #
 # The photograph takes longer, the matrix of rank 10 longest. Keep these two in mind.
 #
@@ -367,9 +367,9 @@ def tournament(n):
 check("tournament", tournament)
 
 # %% [markdown]
-# So a round makes 32 rotations at the same time. (Is this order as good as yours, row by row?
-# Section 6 counts sweeps: it hardly matters.) Now count for a batch of 64 matrices of 256×256. How
-# many rotations can happen at the same time?
+# So a round makes 32 rotations at the same time. (Is this order as good as row by row? Section 6
+# counts sweeps: it hardly matters.) Now count for a batch of 64 matrices of 256×256. How many
+# rotations can happen at the same time?
 
 # %%
 predict("rotations at the same time, 64 matrices of 256 x 256", 8192, exact=True)
@@ -399,11 +399,15 @@ predict("cos(0.0002) in float32", 0.99999998, exact=True)
 
 # %%
 predict.answer("cos(0.0002) in float32", float(np.float32(math.cos(0.0002))), how="computed")
+c, s, x, y = np.cos(2e-4, dtype="f4"), np.float32(2e-4), np.float32(0.6), np.float32(0.8)
+for _ in range(10_000):
+    x, y = c * x - s * y, s * x + c * y
+print(f"length 1 after ten thousand such rotations: {math.hypot(x, y):.4f}")
 
 # %% [markdown]
-# So `c * x` would leave x as it is, and after ten thousand such rotations lengths are wrong. The
-# package works with **d = 1 − c**. It computes d as s² / (1 + c), not as a difference, so float32
-# holds it to seven digits. Put c = 1 − d into the rotation:
+# So `c * x` leaves x as it is, and lengths grow. The package works with **d = 1 − c**. It computes
+# d as s² / (1 + c), not as a difference, so float32 holds it to seven digits. Put c = 1 − d into
+# the rotation:
 #
 # `x' = x − (d x + s y)`, `y' = y + (s x − d y)`
 #
@@ -482,9 +486,10 @@ for pairs in ([(0, 1), (2, 3)], [(0, 1), (1, 2)]):
 # a sweep of 64 rows. Each launch costs the host some microseconds, and each round reads and writes
 # the whole matrix in device memory. Better to keep it where it is worked on.
 #
-# (Against the first there is a second cure: a *CUDA graph*, [lesson 08](08_streams.ipynb). Where
-# CuPy works, the package records its launches once, and from then on one call makes all of them. It
-# launches as many sweeps as matrices usually need, and only then asks whether all are finished.)
+# (There is another cure for the cost of launches: a *CUDA graph*, [lesson 08](08_streams.ipynb).
+# Where CuPy works, the package records its launches once, and from then on one call makes all of
+# them. It launches as many sweeps as matrices usually need, and only then asks whether all are
+# finished.)
 
 # %% [markdown]
 # ## 6 Watching sweeps
@@ -493,9 +498,9 @@ for pairs in ([(0, 1), (2, 3)], [(0, 1), (1, 2)]):
 #
 # The largest cosine hides what goes on before it falls. Here is **each** pair of rows of the random
 # matrix, a pixel each, before and after some sweeps. The scale is logarithmic: yellow is 1, dark is
-# 10⁻⁸ and less. One dark diagonal is each row with itself, left out. The other one are the pairs
-# that were rotated last: nothing has spoiled them yet. (Here and in `history` the pairs come in the
-# rounds of section 4.)
+# 10⁻⁸ and less. One dark diagonal is each row with itself, left out. The other holds the pairs that
+# were rotated last: nothing has spoiled them yet. (Here and in `toy_svd.history` the pairs come in
+# the rounds of section 4.)
 
 # %%
 rows, shown = matrices["random"], {"before": toy_svd.cosines(matrices["random"])}
@@ -524,9 +529,9 @@ print(f"row by row: {one_by_one} sweeps; in rounds: {in_rounds} sweeps")
 #
 # <kbd>deepening</kbd> 25 minutes
 #
-# Sweep after sweep the same rows: they belong into shared memory. A block loads its matrix, then
-# goes through all rounds of all sweeps. Between two rounds **all** warps wait: in the next one,
-# rows have other partners.
+# Sweep after sweep needs the same rows, so they belong in shared memory. A block loads its matrix,
+# then goes through all rounds of all sweeps. Between two rounds **all** warps wait: in the next
+# one, rows have other partners.
 
 # %% [markdown]
 # ### Exercise: a sweep in shared memory
@@ -591,9 +596,10 @@ beside("sweep-shared", sweep_in_shared_memory)
 # any warp has met is small.
 #
 # Two matrices are rotated together. The rows of `w` become orthogonal. `k` begins with orthonormal
-# rows, and gets each rotation, too. (This k is a matrix, not a number of singular values.) At the
-# end, divide the rows of `w` by their lengths: these are the vectors of one side. Those of the
-# other side are in `k`. How many KiB are both for 64×64, float32?
+# rows, the identity for example, and gets each rotation, too: that makes it section 2's J. (This k
+# is a matrix, not a number of singular values.) At the end, divide the rows of `w` by their
+# lengths: these are the vectors of one side. Those of the other side are in `k`. How many KiB are
+# both for 64×64, float32?
 
 # %%
 predict("KiB for w and k, 64 x 64", 32, exact=True)
@@ -603,7 +609,7 @@ kib = 2 * rotate.SHARED_ROWS**2 * 4 / 1024
 predict.answer("KiB for w and k, 64 x 64", round(kib), unit="KiB", how="computed")
 
 # %% [markdown]
-# So it fits any GPU. For 256×256 it is 512 KiB, more than any SM has.
+# So both fit into the shared memory of any GPU. For 256×256 it is 512 KiB, more than any SM has.
 #
 # The package has both ways: `plain` rotates in device memory, `shared` in shared memory. How many
 # bytes of device memory does that save? The next cells put `Traced` in the place of the package's
@@ -647,8 +653,8 @@ print("as many operations, to 2%:", abs(shared.operations / plain.operations - 1
 print("bytes of device memory: at least 50 times fewer:", plain.bytes > 50 * shared.bytes)
 
 # %% [markdown]
-# The same arithmetic, and a fiftieth of the bytes or less: a matrix comes once and goes once, and
-# in between lie all its sweeps. A batch of small matrices is then a grid of blocks that never meet.
+# The same arithmetic, and a fiftieth of the bytes or less: a matrix is loaded once and stored once,
+# whatever the sweeps. A batch of small matrices is then a grid of blocks that never meet.
 
 # %% [markdown]
 # ## 8 Blocks of rows
@@ -671,17 +677,17 @@ print("bytes of device memory: at least 50 times fewer:", plain.bytes > 50 * sha
 # Steps 1 and 3 are products of matrices, and you know how to make those fast ([lesson
 # 06](06_reuse_reuse_reuse.ipynb)). The blocks meet as the rows did: in a tournament.
 #
-# In a sweep over 256 rows, with 8 blocks: how many times fewer rows are brought than pair by pair?
+# In a sweep over 256 rows, with 8 blocks: how many times fewer rows are loaded than pair by pair?
 
 # %%
-predict("times fewer rows brought, blocks of 32, 256 rows", 36, within=1.05)
+predict("times fewer rows loaded, blocks of 32, 256 rows", 36, within=1.05)
 
 # %%
 by_pairs = 2 * (256 * 255 // 2)
 by_blocks = 64 * (8 * 7 // 2)
 print(f"pair by pair {by_pairs:,} rows, block by block {by_blocks:,}")
 predict.answer(
-    "times fewer rows brought, blocks of 32, 256 rows", round(by_pairs / by_blocks), how="computed"
+    "times fewer rows loaded, blocks of 32, 256 rows", round(by_pairs / by_blocks), how="computed"
 )
 
 # %% [markdown]
@@ -689,9 +695,9 @@ predict.answer(
 # SMs.
 #
 # What does the trace say, for a single matrix of 64 rows? First pair by pair, on paper. A pair
-# moves ten rows of 64 numbers. x and y of w are read twice and written once, those of k once each.
-# For each column it takes 22 operations: three products that are added up (6), and four new numbers
-# of 4 operations each (16).
+# moves ten rows of 64 numbers. Those of w are read twice and written once (6), those of k read once
+# and written once (4). For each column it takes 22 operations: three products that are added up
+# (6), and four new numbers of 4 operations each (16).
 
 # %%
 blocks = traced_svd("blocks", 64, launches=1)  # with two blocks of 32 rows that is a sweep
@@ -720,9 +726,9 @@ for name, step in svd.LADDER.items():
 
 # %% [markdown]
 # `registers` keeps the rows of a matrix in a block's registers, for all sweeps. `one launch` makes
-# all the rest in this block, too. The last one makes the blocks' products on **tensor cores**.
-# Those round what they multiply to TF32, 11 bits. So each number is split into two of TF32, and
-# three products take the place of one.
+# all the rest in this block, too. The last one makes the blocks' products on **tensor cores**
+# ([lesson 17](17_tensor_cores.ipynb)). Those round what they multiply to TF32, 11 significant bits.
+# So each number is split into two of TF32, and three products take the place of one.
 #
 # Which one is taken, if you do not say? `auto` takes one launch up to 32 columns, registers up to
 # 128. Beyond, it takes blocks, on tensor cores where the GPU has them.
@@ -732,13 +738,13 @@ for name, step in svd.LADDER.items():
 #
 # <kbd>deepening</kbd> 5 minutes
 #
-# A sweep costs what it costs. So: fewer of them. The rows of a photograph are all alike, nearly
-# parallel: bad to begin with. Could we hand Jacobi better rows?
+# So far each sweep has become cheaper. Now: fewer of them. The rows of a photograph are all alike,
+# nearly parallel: bad to begin with. Could we hand Jacobi better rows?
 #
-# A **QR decomposition** writes a = Q R, with Q orthogonal and R triangular. It is finished in one
-# go, and cheap. Sixteen columns make 16 reflections, and the columns right of them take all 16 at
-# once, as matrix products. The singular values of R are those of a, as Q only rotates. Then once
-# more, of Rᵀ: what comes out has rows from long to short, and they are nearly orthogonal.
+# A **QR decomposition** writes a = Q R, with Q orthogonal and R triangular. It needs no sweeps, and
+# is cheap. Sixteen columns make 16 reflections, and the columns right of them take all 16 at once,
+# as matrix products. The singular values of R are those of a, as Q keeps lengths and angles. Then
+# once more, of Rᵀ: what comes out has rows from long to short, and they are nearly orthogonal.
 #
 # The photograph took 12 sweeps. How many after two QR decompositions?
 
@@ -758,12 +764,12 @@ predict.answer("sweeps for the photograph, after QR twice", halved, unit="sweeps
 
 # %% [markdown]
 # For the photograph half of the sweeps are gone. This is **preconditioning**: a cheap step that
-# makes the dear one shorter. (And rank 10 takes 7 sweeps here, not the 15 of section 3: rows that
-# are noise do not count, by `floor`. That is the next section.)
+# makes the dear one shorter. (And rank 10 takes 7 sweeps here, half of section 3's: rows that are
+# noise do not count, by `floor`. That is the next section.)
 #
 # For tall matrices `auto` has a cheaper R, of the Gram matrix aᵀa. Its singular values are the
-# squares of a's: half of the digits go. So it takes float64, and a largest singular value of at
-# most some 16,000 times the smallest.
+# squares of a's: half of the digits go. So it is computed in float64, and only used where the
+# largest singular value is at most some 16,000 times the smallest.
 
 # %% [markdown]
 # ## 10 What a missing rank breaks
@@ -825,7 +831,7 @@ print(
 # How right is the package then? Four figures, against float64 (from here on `a` is a matrix again,
 # and `s` has its singular values):
 #
-# - the **residual** ‖a − u s vt‖ / ‖a‖: at most 1e-6;
+# - the **residual** ‖a − u s vt‖ / ‖a‖ (‖ ‖ is the root of the sum of all squares): at most 1e-6;
 # - **singular values**, off by at most 5e-7 of the largest;
 # - uᵀu and vt vtᵀ, off the identity by at most 2e-6.
 #
@@ -844,9 +850,8 @@ def errors(a, u, s, vt):
 
 
 # %%
-hard = {name: rows[:32, :32] for name, rows in matrices.items()}
-hard["rank 10"] = matrices["rank 10"][:32, :10] @ matrices["rank 10"][:10, :32]
-hard |= {"zero": np.zeros((32, 32)), "all ones": np.ones((32, 32)), "identity": np.eye(32)}
+hard = {name: rows[:16, :16] for name, rows in matrices.items()}
+hard |= {"zero": np.zeros((16, 16)), "all ones": np.ones((16, 16)), "identity": np.eye(16)}
 hard["1e-30"] = 1e-30 * hard["random"]
 stack = np.stack(list(hard.values())).astype(np.float32)
 LIMITS = (1e-6, 5e-7, 2e-6, 2e-6)
@@ -970,17 +975,18 @@ for columns in (50, 58, 64):
     print(f"{columns:7}{percent[0]:10.1f} %{percent[1]:5.1f} %{percent[2]:6.1f} %")
 
 # %% [markdown]
-# A few columns more buy a lot, and cost little. The package takes two power steps and at least 8
+# A few columns more gain a lot, and cost little. The package takes two power steps and at least 8
 # columns more than k, rounded up to a multiple of 32: 64 for k = 50. Halko, Martinsson and Tropp
 # bound the error **on average** over sketches. Without power steps, k = 50 and 64 columns give at
-# most √(1 + 50 / 13) = 2.2 times the least.
+# most √(1 + 50 / (64 − 50 − 1)) = 2.2 times the least.
 #
 # What does it trade? Certainty, for speed. Products of matrices with 64 columns take the place of
-# sweeps over 256 rows. Is the package's `svd.rank_k` as near to the best?
+# sweeps over 256 rows. Is the package's `svd.rank_k` as near to the best? (Up to 128 columns `auto`
+# makes no sketch: all values are found faster. `shared` makes one.)
 
 # %%
 small = images.photograph("camera", 64)
-u, s, vt = svd.rank_k(small, 12)
+u, s, vt = svd.rank_k(small, 12, method="shared")
 best = np.linalg.norm(np.linalg.svd(small.astype(float), compute_uv=False)[12:])
 error = np.linalg.norm(small - (u.astype(float) * s) @ vt)
 print("within 5% of the best rank 12:", bool(error <= 1.05 * best))
@@ -1078,7 +1084,7 @@ for size in (64, 128, 256):
 #
 # Blocks take off more than two fifths even there. For 256×256 they are 6.5 times as fast as pair by
 # pair. They move fewer bytes, and multiply matrices in place of many short sums. Tensor cores take
-# off another fifth of that, of the products only: the Gram matrix still has its 63 rounds.
+# off another fifth. They speed up the products only: the Gram matrix still has its 63 rounds.
 
 # %% [markdown]
 # All of this was one batch. Now other sizes and batches, `auto` beside `gesvda`. Above 1 the
@@ -1096,20 +1102,20 @@ for size in (64, 128, 256, 512):
     print(line)
 
 # %% [markdown]
-# Nobody wins everywhere. One matrix of 256×256 alone takes ours about 4.5 ms, twice as long as
-# `gesvda`; one of 512×512 nearly four times as long. A few pairs of blocks do not fill a GPU. Eight
-# of 256×256 cost ours hardly more than one. But 8 or 64 matrices of 64×64 or 128×128 take ours
-# longer than `gesvda`, too. Large batches of 512×512 take up to half as long again. Today `auto`
-# hands single matrices and such large batches to `gesvda`.
+# Nobody wins everywhere. One matrix of 256×256 takes ours 4.5 ms, twice as long as `gesvda`;
+# one of 512×512 nearly four times. A few pairs of blocks do not fill a GPU: eight of 256×256 cost
+# hardly more than one. But 8 or 64 of 64×64 or 128×128 take ours longer, too. Large batches of
+# 512×512 take up to half as long again. Where CuPy is, `auto` hands over single matrices of more
+# than 80 columns, few of 81 to 128, and such large batches.
 #
 # So if your matrices are random, take the one that wins in this table. If they are images or may
 # lack rank, look first at how far the results are off, in the tables before.
 
 # %% [markdown]
-# Would faster products help where ours takes longer? For few matrices, no. The 63 rounds of a sweep
-# take about 80 µs, one after the other, and `gesvda`'s whole time leaves 40 to 75 for each. For
-# many, yes: products are over half of a turn (`course/kernels/svd/blocks.py`). Twice as fast, ours
-# would win there, too.
+# Would faster products help where ours takes longer? For few matrices, no. When two blocks of rows
+# meet, the 63 rounds in their Gram matrix take about 80 µs, one after the other. `gesvda`'s whole
+# time leaves 40 to 75 µs for each such meeting. For many matrices, yes: products are over half of a
+# meeting's time (`course/kernels/svd/blocks.py`). Twice as fast, ours would win there, too.
 #
 # Last, **less than everything**: rank 50 of the same 64 matrices. "Above best" is the error divided
 # by the least possible one.
@@ -1159,7 +1165,7 @@ else:
 names = ("camera", "coffee", "chelsea")
 originals = np.stack([images.photograph(name, 64) for name in names])
 there = cuda.to_device(originals)
-factors = svd.rank_k(there, 24)
+factors = svd.rank_k(there, 24, method="shared")
 rebuilt = reconstruct(*factors, 24).copy_to_host()
 print("device arrays all the way:", all(hasattr(each, "copy_to_host") for each in factors))
 shown = [*originals, *np.clip(rebuilt, 0, 1)]
@@ -1174,26 +1180,25 @@ predict("dB lost by the sketch, no power step, k = 24", 2, within=2)
 
 # %%
 best = np.stack([images.reconstruct(*images.svd(image), 24) for image in originals])
-without = reconstruct(*svd.rank_k(there, 24, power=0), 24).copy_to_host()
+without = reconstruct(*svd.rank_k(there, 24, power=0, method="shared"), 24).copy_to_host()
 for power, sketched in ((2, rebuilt), (0, without)):
     losses = [
         images.psnr(image, its_best) - images.psnr(image, ours)
         for image, its_best, ours in zip(originals, best, sketched)
     ]
-    print(f"{power} power steps: up to {abs(max(losses)):.1f} dB lost")
+    print(f"{power} power steps: up to {max(losses):.1f} dB lost")
 predict.answer(
     "dB lost by the sketch, no power step, k = 24", round(max(losses), 1), unit="dB", how="computed"
 )
 
 # %% [markdown]
-# With two steps it is nothing that could be seen. And where would you *not* take the sketch? Where
-# small singular values matter: to count a rank, to solve a system, or for a bound that holds each
-# time.
+# With two steps nobody would see the loss. And where would you *not* take the sketch? Where small
+# singular values matter: to count a rank, to solve a system, or for a bound that holds each time.
 
 # %% [markdown]
 # And [lesson 09](09_a_thousand_images.ipynb)'s pipeline, with its files? Of its stages `factorise`
 # took most of the cores' time. The same 10,000 images of 256×256, before and after, on the H200
-# with its 16 CPU cores. (On the GPU the stage rebuilds and judges, too.)
+# with its 16 CPU cores. (On the GPU the stage rebuilds the images and computes their errors, too.)
 
 
 # %%
@@ -1217,9 +1222,9 @@ print(f"one after the other: {together:,.0f}, on 16 cores at most {16 * together
 
 # %% [markdown]
 # The stage became 6 times as fast, the whole only 1.8 times. The GPU could do more than twice the
-# images that reach it: the others are the limit. Decoding and writing have the 16 cores for
-# themselves, a process each: even then they would end at about 4,200 images a second. And in the
-# whole's time are the program's start, the GPU's, and its end, too.
+# images that reach it: the other stages are the bottleneck. Decoding and writing have the 16 cores
+# for themselves, a process each: even then they would end at about 4,200 images a second. The whole
+# time also has the program's start and end in it, and the GPU's start.
 
 # %%
 progress(11)

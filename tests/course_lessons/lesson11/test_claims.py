@@ -10,6 +10,7 @@ import pytest
 from course import cuda, recorded_roofs, trace
 from course.images import images
 from course.kernels.svd import LADDER, qr, rank_k, scaling_sorting
+from course.kernels.svd.library import is_faster
 from course.kernels.svd.rotate import SHARED_ROWS
 from course.kernels.svd.truncated import sketch_columns
 from course.measure.recorded import recorded as find
@@ -142,6 +143,13 @@ def test_a_small_angle_has_no_cosine_in_float32():
     assert np.float32(math.cos(0.0002)) == 1
     assert math.cos(0.0002) == pytest.approx(0.99999998, abs=1e-9)
     assert np.float32(1 - math.cos(0.0002)) == pytest.approx(2e-8, rel=1e-3)
+    s, lengths = np.float32(2e-4), []
+    for d in (np.float32(0), s * s / np.float32(2)):
+        x, y = np.float32(0.6), np.float32(0.8)
+        for _ in range(10_000):
+            x, y = x - (d * x + s * y), y + (s * x - d * y)
+        lengths.append(math.hypot(x, y))
+    assert lengths == pytest.approx([1.0002, 1], abs=2e-6)
 
 
 def test_matrices_of_64_rows_fit_into_any_gpus_shared_memory_and_256_into_none():
@@ -199,6 +207,28 @@ def test_the_package_takes_eight_columns_more_and_two_power_steps():
     assert [sketch_columns(k, 256) for k in (1, 24, 25, 50)] == [32, 32, 64, 64]
     assert inspect.signature(rank_k).parameters["power"].default == 2
     assert math.sqrt(1 + 50 / (64 - 50 - 1)) == pytest.approx(2.2, abs=0.01)
+
+
+def test_a_sketch_without_power_steps_loses_decibels_and_auto_makes_none_of_small_images():
+    """Up to 128 columns all are decomposed, so the lesson names a method."""
+    originals = np.stack([images.photograph(name, 64) for name in ("camera", "coffee", "chelsea")])
+
+    def lost(a, k, power, method):
+        u, s, vt = rank_k(a, k, power, method=method)
+        best = [images.reconstruct(*images.svd(image), k) for image in a]
+        pairs = zip(a, best, (u * s[:, None, :]) @ vt, strict=True)
+        return max(images.psnr(its, one) - images.psnr(its, other) for its, one, other in pairs)
+
+    assert 2 < lost(originals, 24, 0, "shared") < 4
+    assert 0 < lost(originals, 24, 2, "shared") < 0.05
+    noise = np.random.default_rng(3).standard_normal((1, 36, 36)).astype(np.float32)
+    assert lost(noise, 24, 0, "shared") > 0.01 > 1e-4 > abs(lost(noise, 24, 0, "auto"))
+
+
+def test_auto_hands_over_what_the_lesson_says():
+    handed = [[1, 81, True], [1, 80, False], [1, 512, True], [24, 81, True], [24, 128, True]]
+    for batch, columns, said in [*handed, [24, 129, False], [64, 512, True], [64, 256, False]]:
+        assert is_faster((batch, columns, columns)) == said
 
 
 # --- what is recorded -----------------------------------------------------------------------------
