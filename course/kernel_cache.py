@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from course import successor
+from course.compiler.shortcuts import by_shortcuts
 from course.files import write_whole
 from warpsim.core.own_files import is_own, own_content
 from warpsim.ptx import bfloat16
@@ -358,12 +359,14 @@ def _without_scipy() -> None:
 
 
 def cached(*kernels: Any) -> None:
-    """Let kernels be cached on disk, those of numba.cuda."""
+    """Let kernels be cached on disk, and compiled by shortcuts: those of numba.cuda."""
     if not successor.is_chosen():
         _without_scipy()
     for kernel in kernels:
         if hasattr(kernel, "_cache") and not isinstance(kernel._cache, DiskCache):
             kernel._cache = DiskCache(kernel)
+            if not successor.is_chosen():
+                kernel.compile = by_shortcuts(kernel.compile)
 
 
 def kernels_of(*modules: python.ModuleType) -> Iterator[Any]:

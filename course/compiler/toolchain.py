@@ -20,6 +20,7 @@ from typing import Any
 
 from course import backend, successor
 from course import installed as toolkits
+from course.compiler.shortcuts import shortcuts
 from course.installed import CLONE, install_command, installed_as
 from warpsim.host import gpus
 
@@ -243,7 +244,7 @@ def compile_kernel(
     if successor.is_chosen():
         return successor.codes(function, signature, target, lto, **options)
     given = {"device": False, "abi": "numba", "cc": _numbers(target), **options}
-    with device_answers(capability(target)):
+    with device_answers(capability(target)), shortcuts():
         if not lto:
             return [numba_cuda.compile(function, signature, **given)[0].encode()]
         codes, _ = numba_cuda.compile_all(function, signature, output="ltoir", **given)

@@ -22,6 +22,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from course import backend, kernel_cache, successor
+from course.compiler.shortcuts import shortcuts
 from course.dispatch.prepared import type_of
 
 FEWEST = 2  # kernels for which processes are worth their start
@@ -124,8 +125,9 @@ def _compiler(kernel: Any) -> Callable[[Noted], None]:
         kernel_cache.target_here = lambda: target
         dispatcher.get_current_device = lambda: device
         library._ensure_cc = lambda self, given: given or capability
-        made = dispatcher._Kernel(one.kernel.py_func, one.types, **one.kernel.targetoptions)
-        made.library.get_cubin()
+        with shortcuts():
+            made = dispatcher._Kernel(one.kernel.py_func, one.types, **one.kernel.targetoptions)
+            made.library.get_cubin()
         one.kernel._cache.save_overload(one.types, made)
 
     return compile_one

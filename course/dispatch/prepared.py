@@ -18,9 +18,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import gc
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,18 +36,6 @@ PER_THREAD = 2  # the driver's handle of a stream that is another one in each th
 
 
 _LOADING = threading.RLock()  # Numba loads a kernel twice where two threads ask for it first
-
-
-@contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
-    """Let Python not look for garbage while a kernel compiles: a fifth of the time."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 class CannotPrepare(TypeError):
@@ -110,7 +97,7 @@ class PreparedLaunch:
         try:
             self.launch = libcuda.library().cuLaunchKernelEx
             dispatcher, arguments = launch.kernel, launch.arguments
-            with _LOADING, _without_collections():
+            with _LOADING:
                 kernel_cache.cached(launch.kernel)
                 launch.allow_shared()
                 types = tuple(type_of(value, dispatcher) for value in arguments)

@@ -1,0 +1,86 @@
+"""Shortcuts through Numba's compiler: the same machine code, and Numba afterwards as before."""
+
+import gc
+import importlib
+from contextlib import nullcontext
+
+import pytest
+
+from course import kernel_cache
+from course.compiler import toolchain
+from course.compiler.arguments import arguments_of, function_of
+from course.compiler.real_kernels import RealKernel
+from course.compiler.shortcuts import by_shortcuts, shortcuts
+from course.kernels.svd import gram
+from tests.course.compiled_samples import needs_numba_cuda
+from tests.course.compiler.test_together import KERNELS
+from tools.compile.ptx_hashes import normalised
+
+SQUARES = "float64[:, :, ::1]"
+SAMPLES = KERNELS | {
+    "product": lambda: (
+        gram.PRODUCT[16], f"void(float32[:, :, :], boolean, {SQUARES}, {SQUARES}, boolean)"
+    )
+}  # fmt: skip
+
+
+def part(name):
+    return importlib.import_module(f"numba.cuda.{name}")
+
+
+def insides():
+    """What of Numba is another while there are shortcuts."""
+    library, function = part("codegen").CUDACodeLibrary, part("types").BaseFunction
+    return library.get_asm_str, function.get_call_type, gc.isenabled()
+
+
+@needs_numba_cuda
+def test_afterwards_numba_is_as_before():
+    before, among = insides(), []
+    with pytest.raises(RuntimeError, match="of the kernel"), shortcuts(), shortcuts():
+        among += insides()
+        raise RuntimeError("of the kernel")
+    assert insides() == before
+    assert not any(one == other for one, other in zip(before, among, strict=True))
+    gc.disable()
+    try:
+        by_shortcuts(lambda signature: signature)("f4")
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+@needs_numba_cuda
+def test_where_numbas_insides_are_others_it_compiles_as_ever(monkeypatch):
+    monkeypatch.delattr(part("codegen"), "CUDACodeLibrary")
+    assert by_shortcuts(lambda signature: (signature, gc.isenabled()))("f4") == ("f4", True)
+
+
+@needs_numba_cuda
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_kernel_comes_out_the_same_and_nvvm_compiles_it_once(name, monkeypatch):
+    (kernel, types), capability = SAMPLES[name](), (9, 0)
+    library = part("codegen").CUDACodeLibrary
+    monkeypatch.setattr(library, "_ensure_cc", lambda self, given: given or (*capability, ""))
+    found, asked = [], []
+    for quick in (shortcuts, nullcontext):
+        real, options = RealKernel(function_of(kernel)[0]), function_of(kernel)[1]
+        linked = {"lto": True} | {n: x for n, x in options.items() if n != "device"}
+        with quick(), toolchain.device_answers(capability), toolchain.translations() as texts:
+            made = part("dispatcher")._Kernel(real.function, arguments_of(kernel, types), **linked)
+            assert len(made.library.get_cubin().code) > 1000
+        write = made.library.get_lto_ptx if linked["lto"] else made.library.get_asm_str
+        found.append(normalised(write()))
+        asked.append(["gen-lto" in how for _, how in texts])
+    assert found[0] == found[1]
+    assert asked == ([[True], [False, True]] if linked["lto"] else [[False], [False]])
+
+
+@needs_numba_cuda
+def test_what_is_cached_is_compiled_by_shortcuts(monkeypatch):
+    cuda, before, among = toolchain.require(), insides(), []
+    kernel = cuda.jit(lambda x: None)
+    monkeypatch.setattr(type(kernel), "compile", lambda self, types: among.append(insides()))
+    kernel_cache.cached(kernel)
+    kernel.compile("f4")
+    assert len(among) == 1 and among[0][2] is False and insides() == before != among[0]
