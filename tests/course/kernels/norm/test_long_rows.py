@@ -27,7 +27,10 @@ from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.cases.norm import right
 from warpsim.host import gpus
 
-SIMULATED = pytest.mark.skipif(gpu() is not None, reason="chooses the simulated GPU")
+pytestmark = [
+    pytest.mark.skipif(gpu() is not None, reason="chooses the simulated GPU"),
+    pytest.mark.usefixtures("h200"),
+]
 SMALL, WARPS3 = RowConfig(128, 1, 4), RowConfig(96, 1, 8)
 H200 = 227 * 1024, True  # shared memory of a block, asynchronous copies
 
@@ -56,18 +59,11 @@ def best(columns, aligned, dtype="float32", limits=None):
     return LADDER.best(NormProblem(FEW, columns, dtype, aligned, limits=limits))
 
 
-@pytest.fixture(autouse=True)
-def simulated(monkeypatch):
-    """All of this runs on a simulated H200."""
-    monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
-
-
 def launched(shape, blocks, x, gamma, beta, out, **form):
     """Trace a launch; no error is found in it."""
     columns = x.shape[1]
-    form = Variant(
-        str(x.dtype), columns % 4 == 0, 0, gamma is not None, beta is not None, **form
-    )  # fmt: skip
+    given = gamma is not None, beta is not None
+    form = Variant(str(x.dtype), columns % 4 == 0, 0, *given, **form)
     some = np.zeros(1, np.float32)
     gamma, beta = (some if factor is None else factor for factor in (gamma, beta))
     if form.shifted:
@@ -85,7 +81,6 @@ def launched(shape, blocks, x, gamma, beta, out, **form):
 
 
 @pytest.mark.drawn(4)
-@SIMULATED
 @pytest.mark.parametrize("columns", [4, 8, 512, 516, 768, 772, 1200, 1996, 2000])
 @pytest.mark.parametrize("shape", [SMALL, WARPS3])
 def test_rows_agree_with_float64_whatever_is_in_shared_memory(rng, shape, columns):
@@ -97,16 +92,7 @@ def test_rows_agree_with_float64_whatever_is_in_shared_memory(rng, shape, column
 
 
 @pytest.mark.drawn(5)
-@SIMULATED
-@pytest.mark.parametrize(
-    "columns",
-    [
-        67,
-        767,
-        1999,
-        *(pytest.param(each, marks=pytest.mark.slow) for each in (511, 575, 579, 1199, 1201, 1998)),
-    ],
-)
+@pytest.mark.parametrize("columns", [67, 511, 575, 579, 767, 1199, 1201, 1998, 1999])
 @pytest.mark.parametrize("shape", [SMALL, WARPS3])
 def test_of_rows_that_begin_anywhere_all_but_66_numbers_are_accessed_four_at_a_time(
     rng, shape, columns
@@ -120,16 +106,13 @@ def test_of_rows_that_begin_anywhere_all_but_66_numbers_are_accessed_four_at_a_t
         }
         for factors in factors_of[rows, blocks]:
             out = np.full_like(x, np.nan)
-            report = launched(
-                shape, blocks, x, *factors, out, activation="gelu", shifted=True
-            )  # fmt: skip
+            report = launched(shape, blocks, x, *factors, out, activation="gelu", shifted=True)
             assert_close(out, normalised(x, *factors, activation="gelu"))
         if columns - shape.longest >= BESIDE:  # no thread reads a number of another once more
             assert report.total("global", "load").bytes == x.nbytes
         assert report.total("global", "store").bytes == x.nbytes
 
 
-@SIMULATED
 @pytest.mark.parametrize("columns", [1200, 1201])
 def test_an_outlier_where_the_sums_begin_and_a_mean_far_from_zero(rng, columns):
     x, gamma, beta = inputs(rng, 4, columns)
@@ -146,7 +129,6 @@ def test_an_outlier_where_the_sums_begin_and_a_mean_far_from_zero(rng, columns):
     assert_close(out[3], normalised(x[3], gamma, beta), 2e-6 * 1e3 / 3)
 
 
-@SIMULATED
 @pytest.mark.parametrize("columns", [1200, 1201])
 def test_nan_and_infinity_in_either_part_make_their_row_nan_and_no_other(rng, columns):
     x, gamma, beta = inputs(rng, 6, columns)
@@ -157,7 +139,6 @@ def test_nan_and_infinity_in_either_part_make_their_row_nan_and_no_other(rng, co
     assert_close(out[[0, 5]], normalised(x[[0, 5]], gamma, beta))
 
 
-@SIMULATED
 @pytest.mark.parametrize("columns", [1200, 1201])
 def test_out_may_be_x_though_the_next_row_is_in_flight(rng, columns):
     x, gamma, beta = inputs(rng, 7, columns)
@@ -167,7 +148,6 @@ def test_out_may_be_x_though_the_next_row_is_in_flight(rng, columns):
 
 
 @pytest.mark.drawn(3)
-@SIMULATED
 @pytest.mark.parametrize("columns", [8193, 16_385, 16_388, 32_769, 32_772, 65_535, 65_536])
 def test_auto_takes_long_rows_into_both_where_they_fit(rng, columns):
     assert best(columns, columns % 4 == 0) == REGISTERS_AND_SHARED
@@ -179,7 +159,6 @@ def test_auto_takes_long_rows_into_both_where_they_fit(rng, columns):
     assert without == ("registers" if fits else "long")
 
 
-@SIMULATED
 def test_a_slice_of_long_rows_takes_another_step_than_the_whole_matrix(rng):
     whole = rng.standard_normal((3, 32_800)).astype(np.float32)
     there = cuda.to_device(whole)
@@ -192,7 +171,6 @@ def test_a_slice_of_long_rows_takes_another_step_than_the_whole_matrix(rng):
     assert_close(kept[:, 32_780:], first[:, 32_780:].astype(np.float64))
 
 
-@SIMULATED
 def test_rows_without_gaps_are_shifted_and_others_take_another_step(rng, monkeypatch):
     monkeypatch.setattr("course.kernels.norm.ladder.FEW", 0)  # of few rows none is shifted
     whole = rng.standard_normal((3, 16_388)).astype(np.float32)
@@ -259,7 +237,6 @@ def test_compiled_it_spills_nothing_and_fits_a_multiprocessor(columns, aligned, 
     assert "st.global.cs" in facts.ptx and "ld.global.cs" not in facts.ptx
 
 
-@SIMULATED
 def test_the_step_refuses_what_it_cannot_copy_four_at_a_time(rng, monkeypatch):
     whole, gamma, _ = inputs(rng, 3, 4100)
     there, narrow = cuda.to_device(whole), whole[:, :4095].copy()
