@@ -10,13 +10,7 @@ are in its header. With ``--subject norm`` and ``<gpu>-profile-norm.csv`` it is 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,7 +18,10 @@ import numpy as np
 
 from course.measure.recorded import Figure, write
 from course_lessons.lesson07.profile import METRICS, STALLS, stall_metric
-from course_recording.profiling.hardware_counters import CountersNotRead, printed_report, rows_of
+from course_recording.profiling import nsight
+from course_recording.profiling.nsight import CountersNotRead, number_in
+
+MODULE = "course_recording.profiling.record_profile"
 
 STEPS = (
     "original", "float32", "naive", "tiled", "column", "square", "wide", "buffered", "warp tiles",
@@ -78,40 +75,19 @@ def row_calls() -> Iterator[Callable[[], None]]:
         yield lambda call=call, arguments=arguments: call(*arguments)
 
 
-# ---------------------------------------------------------------------- the launching process
 def launch(facts: Path, subject: str, shape: str) -> None:
     """Launch every kernel, compiled before; write which GPU and versions did it."""
-    from course import backend
-    from course.measure.recorded import header
-
-    if backend.gpu() is None:
-        raise SystemExit(f"there is no GPU to read counters from: {backend.why()}")
-    cuda = backend.cuda
-    for call in ladder_calls(shape) if subject == "ladder" else row_calls():
-        call()
-        cuda.synchronize()
-        cuda.profile_start()
-        for _ in range(LAUNCHES):
+    command = f"python -m {MODULE}" + f" --subject {subject}" * (subject != "ladder")
+    with nsight.launching(facts, command):
+        for call in ladder_calls(shape) if subject == "ladder" else row_calls():
             call()
-        cuda.synchronize()
-        cuda.profile_stop()
-    command = "python -m course_recording.profiling.record_profile" + f" --subject {subject}" * (
-        subject != "ladder"
-    )
-    found = header(backend.gpu(), None, command)
-    facts.write_text(json.dumps(found), encoding="utf-8")
+            nsight.profiled(call, LAUNCHES)
 
 
 # ---------------------------------------------------------------------- Nsight Compute
 def wanted() -> dict[str, str]:
     """Every figure's name and Nsight Compute's metric for it."""
     return METRICS | {f"stall {reason}": stall_metric(reason) for reason in STALLS}
-
-
-def known_metrics(ncu: str) -> set[str]:
-    """The metrics that this ncu has for this GPU, without suffixes; empty where it does not say."""
-    done = subprocess.run([ncu, "--query-metrics"], capture_output=True, text=True, check=False)
-    return set(re.findall(r"^(\w+__\w+) ", done.stdout, re.MULTILINE))
 
 
 def run_nsight_compute(
@@ -121,10 +97,8 @@ def run_nsight_compute(
 
     Returns
     -------
-    rows, units : list of dict, dict
-        ncu's rows, one a launch, and the units of its columns.
-    facts : dict
-        The file's header.
+    rows, units, facts
+        As of `course_recording.profiling.nsight.counted`.
     left_out : list of str
         Figures whose metric this ncu does not have.
 
@@ -133,45 +107,17 @@ def run_nsight_compute(
     CountersNotRead
         When ncu fails or is not allowed to read counters; the message ends with what it said.
     """
-    metrics, left_out = wanted(), []
-    with tempfile.TemporaryDirectory() as folder:
-        report, facts = Path(folder, "profile.ncu-rep"), Path(folder, "facts.json")
-
-        def profile() -> subprocess.CompletedProcess[str]:
-            asked = ",".join(metric for name, metric in metrics.items() if name not in left_out)
-            command = [
-                ncu, "--profile-from-start", "off", "--clock-control", "none",
-                "--metrics", asked, "--export", str(report), "--force-overwrite",
-                sys.executable, "-m", "course_recording.profiling.record_profile",
-                "--launch", str(facts), "--subject", subject, "--shape", shape,
-            ]  # fmt: skip
-            return subprocess.run(command, capture_output=True, text=True, check=False)
-
-        done = profile()
-        if not report.exists() and (known := known_metrics(ncu)):
-            left_out = [n for n, metric in metrics.items() if metric.split(".")[0] not in known]
-            done = profile() if left_out else done
-        if done.returncode != 0 or not report.exists():
-            said = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
-            if "ERR_NVGPUCTRPERM" in said:
-                said += (
-                    "\ncourse_recording/profiling/README.md says how to be allowed to read counters"
-                )
-            raise CountersNotRead(f"{ncu} gave no counters:\n{said}")
-        printed, version = printed_report(ncu, report)
-        found = json.loads(facts.read_text(encoding="utf-8"))
-    found["ncu"] = version
-    return rows_of(printed), units_of(printed), found, left_out
-
-
-def units_of(printed: str) -> dict[str, str]:
-    """The units that ``ncu --csv --page raw`` prints below its columns' names."""
-    import csv
-    import io
-
-    lines = [line for line in printed.splitlines() if line.startswith('"')]
-    names, units = list(csv.reader(io.StringIO("\n".join(lines[:2]))))
-    return dict(zip(names, units, strict=True))
+    metrics, left_out, options = wanted(), [], ("--subject", subject, "--shape", shape)
+    try:
+        found = nsight.counted(ncu, metrics.values(), MODULE, *options)
+    except CountersNotRead:
+        known = nsight.known_metrics(ncu)
+        left_out = [n for n, its in metrics.items() if known and its.split(".")[0] not in known]
+        if not left_out:
+            raise
+        asked = (its for name, its in metrics.items() if name not in left_out)
+        found = nsight.counted(ncu, asked, MODULE, *options)
+    return *found, left_out
 
 
 def figures(
@@ -222,39 +168,21 @@ def unit_of(name: str) -> str:
     return "instructions" if name == "issued a clock" else "count"
 
 
-def number_in(row: dict[str, str], metric: str) -> float:
-    """A metric of a launch; NaN where it is no number."""
-    try:
-        return float(row.get(metric, "").replace(",", ""))
-    except ValueError:
-        return math.nan
-
-
 def main() -> None:
     """Command line."""
     from course_lessons.lesson06.ladder import SHAPE
 
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("output", nargs="?", type=Path, help="the file to write")
     parser.add_argument("--subject", choices=SUBJECTS, default=SUBJECTS[0], help="which kernels")
     parser.add_argument(
         "--shape", default="x".join(map(str, SHAPE)), help="of the ladder: rows x columns x k"
     )
-    parser.add_argument("--ncu", default=shutil.which("ncu") or "ncu", help="path of ncu")
-    parser.add_argument("--raw", type=Path, help="keep what ncu printed in this file, as JSON")
-    parser.add_argument("--launch", type=Path, help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
+    chosen = nsight.options(parser)
     if chosen.launch:
         launch(chosen.launch, chosen.subject, chosen.shape)
         return
-    if chosen.output is None:
-        parser.error("which file shall be written?")
-    if shutil.which(chosen.ncu) is None:
-        raise SystemExit(f"there is no {chosen.ncu}: install Nsight Compute, or give --ncu PATH")
     try:
         rows, units, facts, left_out = run_nsight_compute(chosen.ncu, chosen.subject, chosen.shape)
-        if chosen.raw:
-            chosen.raw.write_text(json.dumps([rows, units, facts, left_out]), encoding="utf-8")
         launched = named(chosen.subject, chosen.shape)
         found = figures(rows, units, launched, left_out)
     except CountersNotRead as error:

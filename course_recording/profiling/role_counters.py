@@ -7,26 +7,20 @@ test beside the file holds the simulator to it.
 
 from __future__ import annotations
 
-import datetime
-import json
-import subprocess
-import sys
-import tempfile
+import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from course import __version__
-from course.files import write_whole
+from course.files import table_text, write_whole
 from course.kernels.gemm.half import LADDER_ONLY, gemm
-from course_recording.profiling.hardware_counters import (
-    COLUMNS,
-    CountersNotRead,
-    printed_report,
-    rows_of,
-    versions,
-)
+from course_recording.profiling import nsight
+from course_recording.profiling.hardware_counters import COLUMNS
+from course_recording.profiling.nsight import CountersNotRead, number_in
+
+MODULE = "course_recording.profiling.role_counters"
 
 #: Nsight Compute's names of what is compared; all are sums over the GPU.
 COUNTERS = {
@@ -65,19 +59,13 @@ def prepared(method: str, rows: int, columns: int, depth: int) -> tuple[Any, tup
 
 def launch(facts: Path) -> None:
     """Launch every case once; write which GPU and versions did it."""
-    from course import backend
-
-    for case in CASES:
-        kernel, arguments = prepared(*case)
-        backend.cuda.synchronize()
-        backend.cuda.profile_start()
-        kernel(*arguments)
-        backend.cuda.synchronize()
-        backend.cuda.profile_stop()
-    facts.write_text(json.dumps(versions(backend.gpu(), backend.cuda)), encoding="utf-8")
+    with nsight.launching(facts, f"python -m {MODULE}"):
+        for case in CASES:
+            kernel, arguments = prepared(*case)
+            nsight.profiled(partial(kernel, *arguments))
 
 
-def measure(path: Path, ncu: str = "ncu") -> None:
+def measure(path: Path, ncu: str) -> None:
     """Launch all cases under ``ncu`` and write the file.
 
     Raises
@@ -85,50 +73,29 @@ def measure(path: Path, ncu: str = "ncu") -> None:
     CountersNotRead
         When there are none, or those of other launches.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        report, facts = Path(folder, "counters.ncu-rep"), Path(folder, "facts.json")
-        program = [sys.executable, "-m", "course_recording.profiling.role_counters", "--launch"]
-        profiled = [
-            ncu, "--profile-from-start", "off", "--clock-control", "none", "--metrics",
-            ",".join(COUNTERS.values()), "--export", str(report), "--force-overwrite", *program,
-            str(facts),
-        ]  # fmt: skip
-        done = subprocess.run(profiled, capture_output=True, text=True, check=False)
-        if done.returncode or not report.exists():
-            raise CountersNotRead(f"{ncu} gave no counters:\n{done.stdout[-2000:]}{done.stderr}")
-        printed, version = printed_report(ncu, report)
-        found = {**json.loads(facts.read_text(encoding="utf-8")), "ncu": version}
-        found |= {"course": __version__, "date": datetime.date.today().isoformat()}
-    rows = rows_of(printed)
+    rows, _, found = nsight.counted(ncu, COUNTERS.values(), MODULE)
     if len(rows) != len(CASES):
         raise CountersNotRead(f"{len(CASES)} cases were launched, {len(rows)} profiled")
-    lines = [f"# {key}={value}" for key, value in {**found, **COUNTERS}.items()]
-    lines.append(",".join(COLUMNS))
+    lines = []
     for (method, *shape), row in zip(CASES, rows, strict=True):
-        name, kernel = f"{method} {'x'.join(map(str, shape))}", f"product_{method}"
+        name, kernel = f"{method} {'x'.join(map(str, shape))}", f"gemm_{method}"
         if kernel not in row["Kernel Name"]:
             raise CountersNotRead(f"{name}: launch {row['ID']} is {row['Kernel Name']}")
-        grid, block = (
-            "x".join(row[f"{w} Size"].strip("()").split(", ")) for w in ("Grid", "Block")
-        )
-        for counter, metric in COUNTERS.items():
-            value = int(float(row[metric].replace(",", "")))
-            if value:
-                lines.append(f"{name},{kernel},{grid},{block},{counter},{value}")
-    write_whole(path, "\n".join([*lines, ""]).encode())
+        launch = ("x".join(row[f"{w} Size"].strip("()").split(", ")) for w in ("Grid", "Block"))
+        about = name, kernel, *launch
+        values = ((counter, int(number_in(row, its))) for counter, its in COUNTERS.items())
+        lines += [(*about, counter, value) for counter, value in values if value]
+    write_whole(path, table_text(path.name, found | COUNTERS, COLUMNS, lines, ValueError))
 
 
-def main(words: list[str]) -> int:
+def main() -> None:
     """Command line."""
-    if words[:1] == ["--launch"]:
-        launch(Path(words[1]))
-    elif len(words) == 1:
-        measure(Path(words[0]))
+    chosen = nsight.options(argparse.ArgumentParser(description=__doc__.split("\n\n")[0]))
+    if chosen.launch:
+        launch(chosen.launch)
     else:
-        print(__doc__)
-        return 2
-    return 0
+        measure(chosen.output, chosen.ncu)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

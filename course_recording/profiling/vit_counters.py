@@ -9,21 +9,18 @@ recorded figures; the metrics' names are in its header.
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from course.measure.recorded import Figure, write
-from course_recording.profiling.hardware_counters import CountersNotRead, printed_report, rows_of
-from course_recording.profiling.record_profile import UNITS, known_metrics, number_in, units_of
+from course_recording.profiling import nsight
+from course_recording.profiling.nsight import CountersNotRead, number_in
+from course_recording.profiling.record_profile import UNITS
 
-COMMAND = "python -m course_recording.profiling.vit_counters"
+MODULE = "course_recording.profiling.vit_counters"
 BATCHES = (64, 1)
 SHARE, ACTIVE = "avg.pct_of_peak_sustained_elapsed", "avg.pct_of_peak_sustained_active"
 #: Figures by name; those that an ncu does not know are left out.
@@ -69,23 +66,13 @@ def calls(batch: int) -> Iterator[tuple[str, Any, tuple]]:
 
 def launch(facts: Path) -> None:
     """Launch every kernel, compiled before; write their names, and which GPU and versions."""
-    from course import backend
-    from course.measure.recorded import header
-
-    if backend.gpu() is None:
-        raise SystemExit(f"there is no GPU to read counters from: {backend.why()}")
-    cuda, names = backend.cuda, []
-    for batch in BATCHES:
-        for name, kernel, arguments in calls(batch):
-            kernel(*arguments)
-            cuda.synchronize()
-            cuda.profile_start()
-            kernel(*arguments)
-            cuda.synchronize()
-            cuda.profile_stop()
-            names.append((name, f"{batch} images"))
-    found = header(backend.gpu(), None, COMMAND)
-    facts.write_text(json.dumps([found, names]), encoding="utf-8")
+    with nsight.launching(facts, f"python -m {MODULE}") as more:
+        more["names"] = []
+        for batch in BATCHES:
+            for name, kernel, arguments in calls(batch):
+                kernel(*arguments)
+                nsight.profiled(partial(kernel, *arguments))
+                more["names"].append((name, f"{batch} images"))
 
 
 def figures(
@@ -109,37 +96,19 @@ def figures(
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("output", nargs="?", type=Path, help="the file to write")
-    parser.add_argument("--ncu", default=shutil.which("ncu") or "ncu", help="path of ncu")
-    parser.add_argument("--launch", type=Path, help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
+    chosen = nsight.options(argparse.ArgumentParser(description=__doc__.split("\n\n")[0]))
     if chosen.launch:
         launch(chosen.launch)
         return
-    if chosen.output is None:
-        parser.error("which file shall be written?")
-    if shutil.which(chosen.ncu) is None:
-        raise SystemExit(f"there is no {chosen.ncu}: install Nsight Compute, or give --ncu PATH")
-    known = known_metrics(chosen.ncu)
+    known = nsight.known_metrics(chosen.ncu)
     metrics = {k: its for k, its in METRICS.items() if not known or its.split(".")[0] in known}
-    with tempfile.TemporaryDirectory() as folder:
-        report, facts = Path(folder, "vit.ncu-rep"), Path(folder, "facts.json")
-        command = [
-            chosen.ncu, "--profile-from-start", "off", "--clock-control", "none",
-            "--metrics", ",".join(metrics.values()), "--export", str(report), "--force-overwrite",
-            sys.executable, "-m", "course_recording.profiling.vit_counters", "--launch", str(facts),
-        ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode or not report.exists():
-            raise SystemExit(f"{chosen.ncu} gave no counters:\n{done.stdout}{done.stderr}")
-        printed, version = printed_report(chosen.ncu, report)
-        header, names = json.loads(facts.read_text(encoding="utf-8"))
     try:
-        found = figures(rows_of(printed), units_of(printed), names, metrics)
+        rows, units, facts = nsight.counted(chosen.ncu, metrics.values(), MODULE)
+        names = facts.pop("names")
+        found = figures(rows, units, names, metrics)
     except CountersNotRead as error:
         raise SystemExit(str(error)) from None
-    write(chosen.output, header | {"ncu": version} | metrics, found)
+    write(chosen.output, facts | metrics, found)
     print(f"{chosen.output}: {len(names)} launches, {len(found)} figures")
 
 

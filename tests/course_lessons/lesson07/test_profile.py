@@ -16,7 +16,7 @@ from course_lessons.lesson06 import ladder
 from course_lessons.lesson07 import phases, pictures, profile, record
 from course_lessons.lesson07.profile import Event
 from course_recording.profiling import record_profile, record_timeline
-from course_recording.profiling.hardware_counters import CountersNotRead
+from course_recording.profiling.nsight import CountersNotRead
 
 HEADER = {"gpu": "NVIDIA H200", "course": "0.1.0", "date": "2026-01-02"}
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from course.files import data_path
-from course_recording.profiling import counter_agreement, hardware_counters
+from course_recording.profiling import counter_agreement, hardware_counters, nsight
 from course_recording.profiling.cases.accesses import COUNTERS, Case
 from warpsim import cuda, trace
 from warpsim.watch import counts
@@ -153,9 +153,9 @@ def row_of(case: Case, **changes: str) -> dict[str, str]:
 
 def test_rows_are_read_below_the_line_of_units():
     printed = '==PROF== done\n"ID","Kernel Name","a.sum"\n"","","sector"\n"0","copy","1,250"\n'
-    assert hardware_counters.rows_of(printed) == [
-        {"ID": "0", "Kernel Name": "copy", "a.sum": "1,250"}
-    ]
+    rows, units = nsight.rows_of(printed)
+    assert rows == [{"ID": "0", "Kernel Name": "copy", "a.sum": "1,250"}]
+    assert units["a.sum"] == "sector" and nsight.rows_of("==PROF== done\n") == ([], {})
 
 
 def test_counters_are_matched_with_their_case():
@@ -167,9 +167,9 @@ def test_counters_are_matched_with_their_case():
         {"Grid Size": "(1, 1, 1)"},
         {"Block Size": "(7, 1, 1)"},
     ):
-        with pytest.raises(hardware_counters.CountersNotRead, match="copy of f4"):
+        with pytest.raises(nsight.CountersNotRead, match="copy of f4"):
             hardware_counters.counters_of(case, row_of(case, **changes))
-    with pytest.raises(hardware_counters.CountersNotRead, match="t_sectors.*'n/a'"):
+    with pytest.raises(nsight.CountersNotRead, match="t_sectors.*'n/a'"):
         hardware_counters.counters_of(case, row | {COUNTERS["global_load_sectors"]: "n/a"})
 
 
@@ -182,5 +182,5 @@ def test_the_smallest_of_the_launches_is_written(tmp_path):
     assert header["gpu"] == "test"
     assert "1 figures differed" in header["launches"]
     assert figures == {"copy of f4": {"shared_store_wavefronts": 480}}
-    with pytest.raises(hardware_counters.CountersNotRead, match="1 cases"):
+    with pytest.raises(nsight.CountersNotRead, match="1 cases"):
         hardware_counters.write(tmp_path / "counters.csv", rows[:2], {}, [case])

@@ -5,7 +5,7 @@ import pytest
 from course.measure.recorded import parsed, write
 from course_models.vit import TOY, shape
 from course_recording.profiling import vit_counters
-from course_recording.profiling.hardware_counters import CountersNotRead
+from course_recording.profiling.nsight import CountersNotRead
 
 METRICS = {"duration": "gpu__time_duration.sum", "tensor pipe": "sm__pipe.avg"}
 UNITS = {"gpu__time_duration.sum": "nsecond", "sm__pipe.avg": "%"}
