@@ -78,7 +78,8 @@ def measure(path: Path, ncu: str) -> None:
         raise CountersNotRead(f"{len(CASES)} cases were launched, {len(rows)} profiled")
     lines = []
     for (method, *shape), row in zip(CASES, rows, strict=True):
-        name, kernel = f"{method} {'x'.join(map(str, shape))}", f"gemm_{method}"
+        name = f"{method} {'x'.join(map(str, shape))}"
+        kernel = f"gemm_{'warp_specialised' if method == 'roles' else method}"
         if kernel not in row["Kernel Name"]:
             raise CountersNotRead(f"{name}: launch {row['ID']} is {row['Kernel Name']}")
         launch = ("x".join(row[f"{w} Size"].strip("()").split(", ")) for w in ("Grid", "Block"))
