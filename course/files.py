@@ -282,6 +282,13 @@ def table_text(
     return text.getvalue()
 
 
+def table_of(path: Path | str) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """Header and rows, by column, of a table that is as `table_text` writes it."""
+    lines = Path(path).read_text(encoding="utf-8").splitlines()
+    header = dict(line[2:].partition("=")[::2] for line in lines if line.startswith("# "))
+    return header, list(csv.DictReader(line for line in lines if not line.startswith("#")))
+
+
 def table_rows(name: str, lines: Iterable[str], error: type[ValueError]) -> list[list[str]]:
     """The rows of a table's lines; `error` is raised, with the file's `name`, where it is none."""
     try:

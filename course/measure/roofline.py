@@ -12,7 +12,6 @@ for multicore architectures", Communications of the ACM 52 (2009).
 
 from __future__ import annotations
 
-import csv
 import difflib
 import functools
 import math
@@ -21,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from course.files import data_path
+from course.files import data_path, table_of
 from warpsim.core.words import wrapped
 
 #: Pipes that have a roof. A fused multiply-add is two operations.
@@ -175,10 +174,8 @@ def _plain(name: str) -> str:
 @functools.cache
 def _table() -> tuple[dict[str, Roofs], dict[str, str]]:
     """The GPUs of ``data/gpus.csv`` by name, and the plain form of every name and alias."""
-    with data_path("gpus.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     known, names = {}, {}
-    for row in rows:
+    for row in table_of(data_path("gpus.csv"))[1]:
         known[row["name"]] = Roofs(
             gpu=row["name"],
             bandwidth=float(row["bandwidth"]),

@@ -149,6 +149,18 @@ def timing_of(samples: list[float], **facts: Any) -> Timing:
     return Timing(median, q1, q3, len(samples), samples=tuple(map(float, samples)), **facts)
 
 
+def sampled(
+    sample: Callable[[], float], count: int, seconds: float,
+    now: Callable[[], float] = time.perf_counter,
+) -> list[float]:  # fmt: skip
+    """Samples, `count` of them or as many as the seconds allow; at least 5."""
+    found: list[float] = []
+    end = now() + seconds
+    while len(found) < count and (len(found) < 5 or now() < end):
+        found.append(sample())
+    return found
+
+
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
     """Where the median of all possible samples lies, by order statistics.
 
@@ -308,10 +320,7 @@ def _benchmark_host(call, args, bytes, operations, samples, seconds, name) -> Ti
     wait = backend.cuda.synchronize if backend.gpu() is not None else lambda: None
     with _no_simulated_launch(name):
         first_call = _wall(call, args, wait)
-        times: list[float] = []
-        end = time.perf_counter() + seconds
-        while len(times) < samples and (len(times) < 5 or time.perf_counter() < end):
-            times.append(_wall(call, args, wait))
+        times = sampled(lambda: _wall(call, args, wait), samples, seconds)
     return timing_of(
         times, first_call=first_call, name=name, device=processor(), cold=False, bytes=bytes,
         operations=None if operations is None else kinds(operations),

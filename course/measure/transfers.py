@@ -15,7 +15,7 @@ import numpy as np
 
 from course import backend
 from course.measure.roofline import Roofs, transfer_bound
-from course.measure.timing import Timing, timing_of
+from course.measure.timing import Timing, sampled, timing_of
 from warpsim.core.words import wrapped
 
 DIRECTIONS = ("in", "out")
@@ -99,9 +99,8 @@ def transfers(
             "out": lambda host=host: device.copy_to_host(host),
         }
         for direction, way in ways.items():
-            first, times, end = wall(way), [], now() + seconds
-            while len(times) < samples and (len(times) < 5 or now() < end):
-                times.append(wall(way))
+            first = wall(way)
+            times = sampled(lambda way=way: wall(way), samples, seconds, now)
             found[f"{kind}_{direction}"] = timing_of(
                 times, first_call=first, name=f"{kind} {direction}", device=backend.gpu(),
                 bytes=count,

@@ -11,7 +11,6 @@ they are drawn hollow.
 
 from __future__ import annotations
 
-import csv
 import functools
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType
@@ -20,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
-from course.files import data_path
+from course.files import data_path, table_of
 from course.measure.recorded import Figure
 from course.measure.roofline import time_text
 from course.plots.style import (
@@ -56,8 +55,7 @@ ORIGINAL = ("D", "published by the first version")
 @functools.cache
 def original() -> MappingProxyType[tuple[str, str, str], float]:
     """What the first version published: (kernel, shape, program) -> milliseconds."""
-    lines = data_path("original-activations.csv").read_text(encoding="utf-8").splitlines()
-    rows = csv.DictReader(line for line in lines if not line.startswith("#"))
+    _, rows = table_of(data_path("original-activations.csv"))
     return MappingProxyType(
         {(r["kernel"], r["shape"], r["program"]): float(r["milliseconds"]) for r in rows}
     )

@@ -5,12 +5,11 @@ All on one NVIDIA H200; ``data/measurements`` has their shapes, spreads and date
 
 from __future__ import annotations
 
-import csv
 import statistics
 from dataclasses import dataclass
 
 from course import recorded
-from course.files import data_path
+from course.files import data_path, table_of
 from course.measure.recorded import Figure
 from course.plots.style import Picture, style, swatches
 from warpsim.draw.palette import BLUE, GREEN, ORANGE
@@ -140,8 +139,7 @@ def stages() -> dict[str, float]:
 
 def successor() -> str:
     """How steps by numba-cuda-mlir compare with numba-cuda's on an H200: two lines."""
-    with data_path("measurements", "h200-successor.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    _, rows = table_of(data_path("measurements", "h200-successor.csv"))
     same = sum(float(row["difference"]) == 0 for row in rows)
     ratios = [float(row["ratio"]) for row in rows]
     slowest = min(rows, key=lambda row: float(row["ratio"]))

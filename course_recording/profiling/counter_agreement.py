@@ -8,12 +8,12 @@ how many figures are equal and lists those that are not; so it does with
 from __future__ import annotations
 
 import argparse
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from course.files import table_of
 from course_recording.profiling.cases import further
 from course_recording.profiling.cases.accesses import CASES, Case
 from course_recording.profiling.hardware_counters import read
@@ -80,9 +80,7 @@ def measured(counters: dict[str, int]) -> dict[str, int]:
 
 def explanations(path: Path) -> dict[tuple[str, str], tuple[int, str]]:
     """The differences that are explained: (case, counter) -> simulated figure, why it differs."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    reasons = dict(line[2:].split("=", 1) for line in lines if line.startswith("# "))
-    rows = csv.DictReader(line for line in lines if not line.startswith("# "))
+    reasons, rows = table_of(path)
     return {
         (row["case"], row["counter"]): (int(row["simulated"]), reasons[row["reason"]])
         for row in rows

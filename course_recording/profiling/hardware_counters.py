@@ -9,12 +9,11 @@ under ``ncu``; the counters are matched with the cases by order, kernel name, gr
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 from functools import partial
 from pathlib import Path
 
-from course.files import table_text, write_whole
+from course.files import table_of, table_text, write_whole
 from course_recording.profiling import nsight
 from course_recording.profiling.cases import further
 from course_recording.profiling.cases.accesses import CASES, COUNTERS, Case
@@ -114,11 +113,9 @@ def write(
 
 def read(path: Path) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
     """The header of a data file, and the counters of each case that are not zero."""
-    with path.open(encoding="utf-8", newline="") as file:
-        lines = file.read().splitlines()
-    header = dict(line[2:].split("=", 1) for line in lines if line.startswith("# "))
+    header, rows = table_of(path)
     figures: dict[str, dict[str, int]] = {}
-    for row in csv.DictReader(line for line in lines if not line.startswith("# ")):
+    for row in rows:
         figures.setdefault(row["case"], {})[row["counter"]] = int(row["value"])
     return header, figures
 

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from course.measure import event_clock
-from course.measure.timing import timing_of
+from course.measure.timing import sampled, timing_of
 
 SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26, 1 << 28)  # bytes of the result
 THREADS = 256
@@ -177,21 +177,14 @@ def by_the_wall(way: Way) -> dict[str, list[float]]:
             way.call(*way.args)
 
     clock.warm_up(itertools.repeat(once))
-    found = {"call": enough(lambda: clock.wall(once), clock.now)}
-    found["in a row"] = enough(lambda: clock.wall(several) / IN_A_ROW, clock.now)
+    found = {"call": sampled(lambda: clock.wall(once), CALLS, SECONDS, clock.now)}
+    found["in a row"] = sampled(
+        lambda: clock.wall(several) / IN_A_ROW, CALLS, SECONDS, clock.now
+    )  # fmt: skip
     if way.empty is not None:
         found["first"] = []
         for _ in range(5):
             clock.cuda.synchronize()
             way.empty()
             found["first"].append(clock.wall(once))
-    return found
-
-
-def enough(sample: Callable[[], float], now: Callable[[], float]) -> list[float]:
-    """Samples, as many as wanted or as the seconds allow; at least 5."""
-    found: list[float] = []
-    end = now() + SECONDS
-    while len(found) < CALLS and (len(found) < 5 or now() < end):
-        found.append(sample())
     return found

@@ -24,7 +24,7 @@ from course.kernels.reconstruct.ladder import (
 )
 from course.measure import event_clock
 from course.measure.measured_roofs import roof_kernels
-from course.measure.timing import processor, timing_of
+from course.measure.timing import processor, sampled, timing_of
 
 SIZES = (512, 1024, 2048, 4096)
 RANK = 256
@@ -68,13 +68,11 @@ def keep_events(bench, kernel, variant, shape, dtype, call, args, **options):
     bench.row(kernel, variant, shape, dtype, timing)
 
 
-def by_the_wall(call, samples=20, seconds=0.2):
+def by_the_wall(call, samples=20):
     """Times on the host until the work is done, without the first call."""
     clock = event_clock.clock()
     first = clock.wall(call)
-    times, end = [], clock.now() + seconds
-    while len(times) < samples and (len(times) < 5 or clock.now() < end):
-        times.append(clock.wall(call))
+    times = sampled(lambda: clock.wall(call), samples, 0.2, clock.now)
     return timing_of(times, first_call=first)
 
 

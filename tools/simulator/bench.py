@@ -14,7 +14,6 @@ programs on the machine matter less. None of it says anything about a GPU.
 from __future__ import annotations
 
 import argparse
-import csv
 import datetime
 import os
 import platform
@@ -284,13 +283,6 @@ def write(rows: list[tuple]) -> Path:
     path = FOLDER / file_name()
     write_whole(path, table_text(path.name, header, COLUMNS, shown, ValueError))
     return path
-
-
-def read(path: Path) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """The header and the rows of such a file."""
-    text = path.read_text(encoding="utf-8").splitlines()
-    head = dict(line[2:].split("=", 1) for line in text if line.startswith("# "))
-    return head, list(csv.DictReader(line for line in text if not line.startswith("#")))
 
 
 def growth_table(rows: list[dict[str, str]]) -> list[str]:

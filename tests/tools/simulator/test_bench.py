@@ -2,6 +2,7 @@
 
 import pytest
 
+from course.files import table_of
 from tools.simulator import bench
 
 README = (bench.ROOT / "warpsim/README.md").read_text(encoding="utf-8")
@@ -9,7 +10,7 @@ README = (bench.ROOT / "warpsim/README.md").read_text(encoding="utf-8")
 
 def test_the_readme_s_figures_are_those_of_the_file_and_name_the_machine():
     (path,) = bench.FOLDER.glob("*-simulator.csv")
-    head, rows = bench.read(path)
+    head, rows = table_of(path)
     assert tuple(rows[0]) == bench.COLUMNS
     for text in (*bench.growth_table(rows), *bench.growth_sentences(rows), path.name):
         assert text in README
@@ -24,7 +25,7 @@ def test_the_readme_s_figures_are_those_of_the_file_and_name_the_machine():
 def test_time_grows_with_threads_and_statements_in_proportion_where_there_are_many(how):
     """Twice as much work never takes more than 2.6 times as long: nothing grows faster."""
     (path,) = bench.FOLDER.glob("*-simulator.csv")
-    rows = [row for row in bench.read(path)[1] if row["variant"] == how]
+    rows = [row for row in table_of(path)[1] if row["variant"] == how]
     for curve in ("threads", "statements", "lines", "idle"):
         its = [
             (int(r[bench.number_of(r)]), float(r["median"])) for r in rows if r["curve"] == curve
@@ -38,7 +39,7 @@ def test_growth_is_measured_and_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "FOLDER", tmp_path)
     monkeypatch.setattr(bench.kernels, "of_users", dict)
     rows = list(bench.growth(2, sides=(16, 32), statements=(1, 2), lines=(3,), idle=(2**20,)))
-    head, kept = bench.read(bench.write(rows))
+    head, kept = table_of(bench.write(rows))
     assert head["host"] and head["numpy"] and head["numba"]
     assert [row["curve"] for row in kept] == ["threads"] * 4 + ["statements"] * 4 + [
         "lines", "lines", "idle", "idle",

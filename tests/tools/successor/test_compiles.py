@@ -1,14 +1,11 @@
 """The table of what numba-cuda-mlir compiles: its form, and how it is made."""
 
-import csv
-
+from course.files import table_of
 from tools.successor import compiles as successor
 
 
 def test_every_kernel_of_the_list_is_in_the_table_and_refusals_have_their_reason():
-    lines = successor.FILE.read_text(encoding="utf-8").splitlines()
-    head = dict(line[2:].split("=", 1) for line in lines if line.startswith("# "))
-    rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
+    head, rows = table_of(successor.FILE)
     assert head["versions"].startswith("numba-cuda-mlir ")
     assert tuple(rows[0]) == successor.COLUMNS
     assert [row["target"] for row in rows] == list(successor.TARGETS.values())

@@ -1,6 +1,5 @@
 """Both compilers beside each other: what is asked of them; recorded times, and what README says."""
 
-import csv
 import os
 import statistics
 import time
@@ -9,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from course import backend
-from course.files import data_path
+from course.files import data_path, table_of
 from tools.successor import times
 
 README = Path(__file__).resolve().parents[3] / "warpsim" / "README.md"
 
 
 def test_the_readme_says_what_was_measured():
-    lines = data_path("measurements", "h200-successor.csv").read_text("utf-8").splitlines()
-    rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
+    _, rows = table_of(data_path("measurements", "h200-successor.csv"))
     text = " ".join(README.read_text(encoding="utf-8").split())
     assert tuple(rows[0]) == times.COLUMNS
     ratios = {f"{row['family']}, {row['step']}": float(row["ratio"]) for row in rows}
