@@ -9,29 +9,32 @@ The files lie in the user's cache folder, `folder`; COURSE_CACHE names another o
 They hold code that is run, so a folder that others can write to is not used, nor a file that is
 another user's or was renamed (where there are POSIX's permissions). They are written whole, a
 damaged one is ignored, and the oldest go beyond `MOST_BYTES`. `clear` removes them all.
+
+What is not there is compiled with `shortcuts`: the same code, in two thirds of the CPU's time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import hashlib
 import importlib.util
 import os
 import pickle
 import platform
 import sys
+import threading
 import time
 import types as python
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from course import successor
-from course.compiler.shortcuts import by_shortcuts
 from course.files import write_whole
 from warpsim.core.own_files import is_own, own_content
 from warpsim.ptx import bfloat16
@@ -340,6 +343,76 @@ def _bound(directory: Path) -> None:
             total -= size
 
 
+# --- compiling ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _without_collections() -> Iterator[None]:
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@contextlib.contextmanager
+def shortcuts() -> Iterator[None]:
+    """What this thread compiles meanwhile takes them; other threads' compiles wait.
+
+    Python does not look for garbage. Numba looks once for what an operator or a function of its own
+    makes of certain types, not at each call. NVVM makes code for the linker alone, no PTX besides:
+    Numba only looks for names there, which are in the text for NVVM, too. Where Numba's insides are
+    not as expected, it compiles as ever.
+    """
+    try:
+        from numba.cuda import codegen, types
+        from numba.cuda.core.compiler_lock import global_compiler_lock
+        from numba.cuda.descriptor import cuda_target
+
+        library, function = codegen.CUDACodeLibrary, types.BaseFunction
+    except (ImportError, AttributeError):
+        yield
+        return
+    here, known = threading.get_ident(), {}
+
+    def text(self: Any, *which: Any, **named: Any) -> str:
+        for_linker = getattr(self, "_lto", False) and not cuda_target.target_context.enable_nrt
+        if for_linker and threading.get_ident() == here:
+            return self.get_llvm_str()
+        return get_asm_str(self, *which, **named)
+
+    def call_type(self: Any, context: Any, arguments: tuple, named: dict) -> Any:
+        key = self, context, arguments
+        if named or threading.get_ident() != here:
+            return get_call_type(self, context, arguments, named)
+        if key in known:
+            return known[key]
+        found = get_call_type(self, context, arguments, named)
+        if self.get_impl_key(found) == self.typing_key:  # others are compiled for the caller
+            known[key] = found
+        return found
+
+    with global_compiler_lock, _without_collections():
+        get_asm_str, get_call_type = library.get_asm_str, function.get_call_type
+        library.get_asm_str, function.get_call_type = text, call_type
+        try:
+            yield
+        finally:
+            library.get_asm_str, function.get_call_type = get_asm_str, get_call_type
+
+
+def _by_shortcuts(compile_kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A kernel's method `compile` that takes them."""
+
+    def compile_quickly(signature: Any) -> Any:
+        with shortcuts():
+            return compile_kernel(signature)
+
+    return compile_quickly
+
+
 # --- kernels --------------------------------------------------------------------------------------
 
 
@@ -366,7 +439,7 @@ def cached(*kernels: Any) -> None:
         if hasattr(kernel, "_cache") and not isinstance(kernel._cache, DiskCache):
             kernel._cache = DiskCache(kernel)
             if not successor.is_chosen():
-                kernel.compile = by_shortcuts(kernel.compile)
+                kernel.compile = _by_shortcuts(kernel.compile)
 
 
 def kernels_of(*modules: python.ModuleType) -> Iterator[Any]:

@@ -20,8 +20,8 @@ from typing import Any
 
 from course import backend, successor
 from course import installed as toolkits
-from course.compiler.shortcuts import shortcuts
 from course.installed import CLONE, install_command, installed_as
+from course.kernel_cache import shortcuts
 from warpsim.host import gpus
 
 COMPILED_WITH = "13.0"  # the toolkit's release in the extra compile

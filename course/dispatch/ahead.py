@@ -22,7 +22,6 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from course import backend, kernel_cache, successor
-from course.compiler.shortcuts import shortcuts
 from course.dispatch.prepared import type_of
 
 FEWEST = 2  # kernels for which processes are worth their start
@@ -125,7 +124,7 @@ def _compiler(kernel: Any) -> Callable[[Noted], None]:
         kernel_cache.target_here = lambda: target
         dispatcher.get_current_device = lambda: device
         library._ensure_cc = lambda self, given: given or capability
-        with shortcuts():
+        with kernel_cache.shortcuts():
             made = dispatcher._Kernel(one.kernel.py_func, one.types, **one.kernel.targetoptions)
             made.library.get_cubin()
         one.kernel._cache.save_overload(one.types, made)

@@ -6,11 +6,10 @@ from contextlib import nullcontext
 
 import pytest
 
-from course import kernel_cache
 from course.compiler import toolchain
 from course.compiler.arguments import arguments_of, function_of
 from course.compiler.real_kernels import RealKernel
-from course.compiler.shortcuts import by_shortcuts, shortcuts
+from course.kernel_cache import cached, shortcuts
 from course.kernels.svd import gram
 from tests.course.compiled_samples import needs_numba_cuda
 from tests.course.compiler.test_together import KERNELS
@@ -35,25 +34,16 @@ def insides():
 
 
 @needs_numba_cuda
-def test_afterwards_numba_is_as_before():
+def test_afterwards_numba_is_as_before(monkeypatch):
     before, among = insides(), []
     with pytest.raises(RuntimeError, match="of the kernel"), shortcuts(), shortcuts():
         among += insides()
         raise RuntimeError("of the kernel")
     assert insides() == before
     assert not any(one == other for one, other in zip(before, among, strict=True))
-    gc.disable()
-    try:
-        by_shortcuts(lambda signature: signature)("f4")
-        assert not gc.isenabled()
-    finally:
-        gc.enable()
-
-
-@needs_numba_cuda
-def test_where_numbas_insides_are_others_it_compiles_as_ever(monkeypatch):
-    monkeypatch.delattr(part("codegen"), "CUDACodeLibrary")
-    assert by_shortcuts(lambda signature: (signature, gc.isenabled()))("f4") == ("f4", True)
+    monkeypatch.delattr(part("codegen"), "CUDACodeLibrary")  # of a numba-cuda with other insides
+    with shortcuts():
+        assert gc.isenabled()
 
 
 @needs_numba_cuda
@@ -81,6 +71,6 @@ def test_what_is_cached_is_compiled_by_shortcuts(monkeypatch):
     cuda, before, among = toolchain.require(), insides(), []
     kernel = cuda.jit(lambda x: None)
     monkeypatch.setattr(type(kernel), "compile", lambda self, types: among.append(insides()))
-    kernel_cache.cached(kernel)
+    cached(kernel)
     kernel.compile("f4")
     assert len(among) == 1 and among[0][2] is False and insides() == before != among[0]
