@@ -32,13 +32,7 @@ NUMBA_TYPES = {"float32": float32, "float16": float16, "bfloat16": bfloat16}
 
 def checked(array: ArrayFacts, name: str, like: ArrayFacts | None = None) -> ArrayFacts:
     """The array; TypeError for a type not of `DTYPES`, ValueError where it is not like `like`."""
-    if array.dtype not in DTYPES:
-        bits = str(array.dtype).endswith("uint16")
-        raise TypeError(
-            f"{name} holds {array.dtype}; it must hold float32, float16 or bfloat16: convert it, "
-            f"{array.library.convert(name, 'float32')}"
-            + (f"; bits of bfloat16 are {array.library.as_bfloat16(name)}" if bits else "")
-        )
+    holds(array, name, *DTYPES)
     if like is not None and (array.shape, array.dtype) != (like.shape, like.dtype):
         raise ValueError(
             f"{name} is {name_of(array.dtype)} of shape {array.shape}; it must be "
@@ -61,12 +55,16 @@ def alike(arrays: dict[str, ArrayFacts], rows: bool = False) -> Result:
 def holds(array: ArrayFacts, name: str, *types: Any) -> None:
     """Refuse, with a TypeError, another dtype than these; without any, another than float32."""
     types = types or (np.float32,)
-    if array.dtype not in types:
-        names = " or ".join(np.dtype(one).name for one in types)
-        raise TypeError(
-            f"{name} holds {array.dtype}; it must hold {names}: convert it, "
-            f"{array.library.convert(name, 'float32')}"
-        )
+    if array.dtype in types:
+        return
+    *others, last = (name_of(np.dtype(one)) for one in types)
+    names = f"{', '.join(others)} or {last}" if others else last
+    convert, bits = array.library.convert(name, "float32"), ""
+    if BFLOAT16 in types and str(array.dtype).endswith("uint16"):
+        bits = f"; bits of bfloat16 are {array.library.as_bfloat16(name)}"
+    raise TypeError(
+        f"{name} holds {array.dtype}; it must hold {names}: convert it, {convert}{bits}"
+    )
 
 
 def checked_float32(array: ArrayFacts, name: str, axes: int, shape: str) -> None:
