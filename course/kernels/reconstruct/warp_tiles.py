@@ -20,7 +20,6 @@ from numba import float32, int32, uint32
 from course.backend import cuda, jit_without_lto
 from warpsim.ptx import load, load4, store, store4
 
-
 WARPS_DOWN, WARPS_ACROSS = 4, 2  # of a block, by measurement on an H200
 BLOCK_ROWS, BLOCK_COLUMNS, THREADS = 32 * WARPS_DOWN, 64 * WARPS_ACROSS, 256
 DEPTH = 8  # of the tiles in shared memory: a row of vt for each warp
