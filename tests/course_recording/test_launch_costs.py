@@ -7,12 +7,10 @@ import pytest
 
 from course import backend
 from course.measure import event_clock
-from course.measure.roofline import Roofs
 from course_recording import launch_costs
 from course_recording.frame import Bench
-from tests.course_recording.fake_gpu import FakeGPU
+from tests.course_recording.fake_gpu import ROOFS, FakeGPU
 
-ROOFS = Roofs("fake", 1000.0, {"float32": 10.0}, 1 << 20, measured=True)
 KERNEL, LAUNCH, REPLAY = 5e-6, 2e-5, 6e-6  # seconds: on the GPU, on the host, of a graph
 
 

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 from course.measure import event_clock, timeline
-from course.measure.roofline import Roofs
 from course_models.vit import TOY
 from course_recording import vit_streams
 from course_recording.frame import Bench
-
-ROOFS = Roofs("none", 1.0, {"float32": 1.0}, 1, measured=True)
+from tests.course_recording.fake_gpu import ROOFS
 
 
 class Tensor:

@@ -9,12 +9,10 @@ import pytest
 
 from course import backend
 from course.measure import event_clock
-from course.measure.roofline import Roofs
 from course.measure.timing import timing_of
 from course_recording.frame import Bench
 from course_recording.subjects import allocation
-
-ROOFS = Roofs("none", 1.0, {"float32": 1.0}, 1, measured=True)
+from tests.course_recording.fake_gpu import ROOFS
 
 
 class Pool:

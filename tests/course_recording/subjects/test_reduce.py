@@ -6,30 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from course import backend
-from course.measure.roofline import Roofs
 from course_recording import peers
-from course_recording.frame import FLOAT32_LIMIT, Bench, WrongResult, subjects
+from course_recording.frame import WrongResult, subjects
 from course_recording.subjects import activation, reduce
+from tests.course_recording.untimed import Untimed
 
 SIMULATED = pytest.mark.skipif(backend.gpu() is not None, reason="on a GPU the bench itself runs")
-
-
-class Untimed(Bench):
-    """A bench that checks each program and keeps its error, and times none."""
-
-    def __init__(self):
-        roofs = Roofs("none", 1.0, {"float32": 1.0}, 1, measured=True)
-        super().__init__("untimed", roofs, say=lambda _: None)
-
-    def variant(
-        self, kernel, variant, call, args, *, expected, shape, bytes, out=None, dtype="float32",
-        limit=FLOAT32_LIMIT,
-    ):  # fmt: skip
-        error = self.check(call, args, expected, out=out, limit=limit)
-        self.figure(kernel, variant, shape, dtype, f"{bytes} bytes", "relative", error)
-
-    def peer(self, name):
-        return None
 
 
 @SIMULATED

@@ -7,14 +7,13 @@ import pytest
 
 from course import backend
 from course.measure import event_clock
-from course.measure.roofline import Roofs
 from course_models.vae.reference import NumpyTrainer
 from course_models.vae.shape import VAEShape
 from course_recording import first_calls
 from course_recording.frame import Bench
 from course_recording.subjects import vae, vae_autotune
+from tests.course_recording.fake_gpu import ROOFS
 
-ROOFS = Roofs("none", 1.0, {"float32": 1.0}, 1, measured=True)
 pytestmark = pytest.mark.skipif(backend.gpu() is not None, reason="on a GPU the bench itself runs")
 
 

@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 
 from course.measure import event_clock
-from course.measure.roofline import Roofs
 from course_models.vit import TOY, initial, reference
 from course_recording import vit_first
 from course_recording.frame import Bench
 from course_recording.peers.vit_torch import network
 from course_recording.subjects import vit
-
-ROOFS = Roofs("none", 1.0, {"float32": 1.0}, 1, measured=True)
+from tests.course_recording.fake_gpu import ROOFS
 
 
 @pytest.fixture

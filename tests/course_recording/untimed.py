@@ -1,0 +1,30 @@
+"""A bench that checks each program, times none, and says nothing."""
+
+import inspect
+
+from course_recording.frame import FLOAT32_LIMIT, Bench
+from tests.course_recording.fake_gpu import ROOFS
+
+
+class Untimed(Bench):
+    """Keeps each program's error and bytes; it takes what a bench takes, no more; no frameworks."""
+
+    def __init__(self):
+        super().__init__("untimed", ROOFS, say=lambda _: None)
+
+    def variant(
+        self, kernel, variant, call, args, *, expected, shape, bytes, out=None, dtype="float32",
+        limit=FLOAT32_LIMIT, **more,
+    ):  # fmt: skip
+        inspect.signature(Bench.variant).bind(
+            self, kernel, variant, call, args, expected=0, shape=shape, bytes=bytes, **more
+        )
+        error = self.check(call, args, expected, out=out, limit=limit)
+        self.figure(kernel, variant, shape, dtype, f"{bytes} bytes", "relative", error)
+
+    def peer(self, name):
+        return None
+
+    def measured(self):
+        """Programs that were checked: kernel, variant, shape, type."""
+        return [(row.kernel, row.variant, row.shape, row.dtype) for row in self.rows]
