@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from typing import Any
 
 #: Where a process keeps what it has compiled: ours; PyTorch's compiler, and Triton, which it uses.
@@ -14,27 +16,45 @@ ANEW, AGAIN = "compiled anew", "kept"
 LONGEST = 240  # seconds of a process
 
 
-def told(bench: Any, module: str, *arguments: str, compiles: bool = True) -> dict[str, list[float]]:
-    """What ``python -m module arguments`` prints, numbers in its last line, in two processes.
+def keep(
+    bench: Any, module: str, key: tuple[str, str, str], *arguments: str, compiles: bool = True
+) -> None:
+    """Keep what ``python -m module arguments`` prints by `print_two`, in two processes.
 
-    The second has what the first kept. Where nothing is compiled there is one, without a name. A
-    process that fails is a failure of the bench.
+    The first argument names the program; the key is of kernel, shape and type. The second process
+    has what the first kept. Where nothing is compiled there is one. A process that fails is a
+    failure of the bench.
     """
-    found: dict[str, list[float]] = {}
+    kernel, *what = key
     with tempfile.TemporaryDirectory() as folder:
         places = {place: os.path.join(folder, place) for place in KEPT}
         for kept in (ANEW, AGAIN) if compiles else ("",):
-            what = ", ".join(filter(None, (arguments[0], kept)))
+            variant = ", ".join(filter(None, (arguments[0], kept)))
             try:
                 done = subprocess.run(
                     [sys.executable, "-m", module, *arguments], capture_output=True, text=True,
                     check=False, env={**os.environ, **places}, timeout=LONGEST,
                 )  # fmt: skip
             except subprocess.TimeoutExpired:
-                bench.failures.append(f"a process of its own, {what}: over {LONGEST} s")
-                break
+                bench.failures.append(f"a process of its own, {variant}: over {LONGEST} s")
+                return
             if done.returncode:
-                bench.failures.append(f"a process of its own, {what}: {done.stderr[-400:]}")
-                break
-            found[kept] = list(map(float, done.stdout.splitlines()[-1].split()))
-    return found
+                bench.failures.append(f"a process of its own, {variant}: {done.stderr[-400:]}")
+                return
+            first, second = map(float, done.stdout.splitlines()[-1].split())
+            bench.figure(kernel, variant, *what, "first", "ms", first)
+            bench.say(
+                f"  a process's first {kernel}, {variant}: {first:.1f} ms; the next {second:.2f}"
+            )
+
+
+def print_two(call: Callable[[], Any], wait: Callable[[], Any], begun: float | None = None) -> None:
+    """Print the milliseconds of two calls by the host's clock, the first from when it was begun."""
+    times = []
+    for _ in range(2):
+        wait()
+        since, begun = begun or time.perf_counter(), None
+        call()
+        wait()
+        times.append(1e3 * (time.perf_counter() - since))
+    print(*times)

@@ -8,30 +8,22 @@ both.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 from course_models.vit.shape import TOY, ViTShape
 from course_models.vit.weights import initial
-from course_recording.first_calls import told
+from course_recording.first_calls import keep, print_two
 
 WAYS = ("ours", "eager", "compiled")
 
 
 def first_calls(bench: Any, shape: ViTShape, batch: int) -> None:
     """Keep the first call of each way: without and with what a process before it has kept."""
-    name = f"{batch}x{shape.image}x{shape.image}"
+    key = "whole", f"{batch}x{shape.image}x{shape.image}", "float16"
+    toy = ["toy"] * (shape == TOY)
     for way in WAYS:
-        toy = ["toy"] * (shape == TOY)
-        made = told(
-            bench, "course_recording.vit_first", way, str(batch), *toy, compiles=way != "eager"
-        )
-        for kept, (first, second) in made.items():
-            variant = ", ".join(filter(None, (way, kept)))
-            bench.figure("whole", variant, name, "float16", "first", "ms", first)
-            bench.say(f"  the first call of a process, {variant}: {first:.1f} ms; "
-                      f"the second {second:.2f}")  # fmt: skip
+        keep(bench, __name__, key, way, str(batch), *toy, compiles=way != "eager")
 
 
 def ours(shape: ViTShape, batch: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
@@ -71,14 +63,7 @@ def main() -> None:
     """Command line: the way, how many images, and "toy" for a small transformer."""
     way, batch, shape = sys.argv[1], int(sys.argv[2]), TOY if sys.argv[3:] else ViTShape()
     call, wait = ours(shape, batch) if way == "ours" else theirs(shape, batch, way == "compiled")
-    times = []
-    for _ in range(2):
-        wait()
-        begun = time.perf_counter()
-        call()
-        wait()
-        times.append(1e3 * (time.perf_counter() - begun))
-    print(*times)
+    print_two(call, wait)
 
 
 if __name__ == "__main__":

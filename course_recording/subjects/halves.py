@@ -4,15 +4,12 @@ All is called by the public functions, with PyTorch's arrays, as `course_recordi
 says: a fast program heats the chip to its power limit, so who comes second is slower.
 
 Two metrics are of the host's clock. ``called``: with NumPy's arrays, from the call until the result
-is there. ``first``: the first product of a process, whose kernels are compiled or kept.
+is there. ``first``: the first product of a process; ours has kernels compiled anew or kept.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +18,7 @@ import numpy as np
 from course.kernels.gemm.half import gemm
 from course.measure import event_clock
 from course.measure.timing import timing_of
+from course_recording.first_calls import keep, print_two
 from course_recording.interleaved import keep_ratio, poisoned, printed_roofs, sets_of, timed
 
 TOKENS = 197  # of an image in a vision transformer
@@ -31,19 +29,6 @@ LIMITS = {"float16": 4e-4, "bfloat16": 4e-3}  # the result's rounding is 2.1e-4,
 GRAPH = 4e12  # operations of a graph, so that one takes milliseconds
 CALLS = 21  # with arrays of the host
 CALLED = (TOKENS * IMAGES[0], *LAYERS[0][::-1])  # rows, columns and depth of what is called once
-#: A process of its own that multiplies once, then by cuBLAS; it prints the milliseconds of both.
-ALONE = """
-import sys, time, torch
-from course.kernels.gemm.half import gemm
-rows, columns, depth = map(int, sys.argv[1:])
-a, b = (torch.ones(n, depth, device="cuda", dtype=torch.half) for n in (rows, columns))
-for multiply in (lambda: gemm(a, b, "nt"), lambda: torch.mm(a, b.t())):
-    torch.cuda.synchronize()
-    begun = time.perf_counter()
-    multiply()
-    torch.cuda.synchronize()
-    print(1e3 * (time.perf_counter() - begun))
-"""
 
 
 def run(bench):
@@ -59,7 +44,9 @@ def run(bench):
     for dtype, layout in (("bfloat16", "nt"), ("float16", "nn"), ("float16", "tn")):
         measured(bench, torch, 4096, 4096, 4096, dtype, layout)
     with_numpys_arrays(bench, torch)
-    first_of_a_process(bench)
+    for who in ("ours", "cuBLAS"):
+        keep(bench, __name__, ("product nt", "x".join(map(str, CALLED)), "float16"), who,
+             compiles=who == "ours")  # fmt: skip
 
 
 def calls_of(work: int) -> int:
@@ -134,21 +121,15 @@ def with_numpys_arrays(bench: Any, torch: Any) -> None:
         bench.row("product nt", variant, shape, "float16", timing, metric="called")
 
 
-def first_of_a_process(bench: Any) -> None:
-    """Time the first product of a process: without and with the kernels that one before kept."""
-    shape = "x".join(map(str, CALLED))
-    with tempfile.TemporaryDirectory() as folder:
-        for kept in ("compiled", "kept"):
-            done = subprocess.run(
-                [sys.executable, "-c", ALONE, *map(str, CALLED)], capture_output=True, text=True,
-                env={**os.environ, "COURSE_CACHE": folder}, check=False,
-            )  # fmt: skip
-            if done.returncode:
-                bench.failures.append(f"a process of its own: {done.stderr[-400:]}")
-                return
-            ours, peer = map(float, done.stdout.split())
-            for variant, took in ((f"ours, {kept}", ours), ("cuBLAS", peer)):
-                if variant == "cuBLAS" and kept == "compiled":
-                    continue
-                bench.figure("product nt", variant, shape, "float16", "first", "ms", took)
-                bench.say(f"  the first product of a process, {variant}: {took:.1f} ms")
+def main() -> None:
+    """Print what the first product of a process takes, and the next: "ours" or "cuBLAS"."""
+    import torch
+
+    rows, columns, depth = CALLED
+    a, b = (torch.ones(n, depth, device="cuda", dtype=torch.half) for n in (rows, columns))
+    ways = {"ours": lambda: gemm(a, b, "nt"), "cuBLAS": lambda: torch.mm(a, b.t())}
+    print_two(ways[sys.argv[1]], torch.cuda.synchronize)
+
+
+if __name__ == "__main__":
+    main()

@@ -41,7 +41,7 @@ from course_models.vae import data, reference
 from course_models.vae.shape import VAEShape
 from course_models.vae.trainer import FusedTrainer
 from course_models.vae.weights import Training, Weights
-from course_recording.first_calls import told
+from course_recording.first_calls import keep, print_two
 from course_recording.peers.vae_torch import LoaderTrainer, TorchTrainer, some_steps, tf32
 
 COUNT, BATCH, SIDE, SHAPE, SEED = 60_000, 128, 28, VAEShape(), 1234
@@ -134,18 +134,10 @@ def their_epochs(torch: Any, how: dict[str, Any], images: np.ndarray) -> Epoch:
 
 def first_epochs(bench: Any) -> None:
     """Of ours, and of two of PyTorch's ways: what a process waits for until one epoch is done."""
+    key = "epoch", f"{COUNT // BATCH}x{BATCH}", "float32"
+    toy = ["toy"] * (SHAPE != VAEShape())
     for way in FIRST:
-        toy = ["toy"] * (SHAPE != VAEShape())
-        made = told(
-            bench, "course_recording.subjects.vae", way, *toy, compiles=way != "torch eager"
-        )
-        for kept, (first, second) in made.items():
-            variant = ", ".join(filter(None, (way, kept)))
-            key = "epoch", variant, f"{COUNT // BATCH}x{BATCH}", "float32"
-            bench.figure(*key, "first", "ms", first)
-            bench.say(
-                f"  a process's first epoch, {variant}: {first:.1f} ms; the next {second:.1f}"
-            )
+        keep(bench, __name__, key, way, *toy, compiles=way != "torch eager")
 
 
 def epochs(bench: Any, name: str, dtype: str, make: Callable[[], Epoch]) -> None:
@@ -292,14 +284,7 @@ def main() -> None:
         epoch, _ = our_epochs(OURS[way][0], images)
     else:
         epoch, _ = their_epochs(torch, PEERS[way], images)
-    times = []
-    for _ in range(2):
-        epoch()
-        wait()
-        now = time.perf_counter()
-        times.append(1e3 * (now - begun))
-        begun = now
-    print(*times)
+    print_two(epoch, wait, begun)
 
 
 if __name__ == "__main__":
