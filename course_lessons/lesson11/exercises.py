@@ -17,7 +17,7 @@ from warpsim.core.words import count
 
 def _products(rng):
     """Products of two rows of any lengths: some as long as each other, orthogonal, or nearly so."""
-    a, b = (10 ** rng.uniform(-4, 8, 2)).tolist()
+    a, b = (10 ** (rng.uniform(-4, 8, 2) - 20 * rng.integers(2))).tolist()
     b = float(rng.choice([a, b], p=[0.25, 0.75]))
     cosine = rng.choice([0, 1e-9, 1e-3, *rng.random(3)]) * rng.choice([-1, 1])
     g = float(cosine) * math.sqrt(a * b)
@@ -36,6 +36,7 @@ FunctionExercise.declare(
         fixed("orthogonal already", a=3.0, b=4.0, g=0.0),
         fixed("equal lengths", a=2.0, b=2.0, g=0.5),
         fixed("nearly orthogonal", a=1.0, b=3.0, g=1e-9),
+        fixed("short rows", a=2e-13, b=5e-13, g=1e-13),
     ],
     drawer=_products,
     drawn=20,
@@ -113,37 +114,45 @@ FunctionExercise.declare(
 # --- all pairs of a round -------------------------------------------------------------------------
 
 
-def _round(
-    batch, n, m, *, zero=False, parallel=False, orthogonal=False, small=False, measured=False
-):
+SPECIAL = {
+    "zero": "a row of zeros",
+    "parallel": "two parallel rows",
+    "orthogonal": "two rows as long and orthogonal",
+    "as long": "two rows as long",
+    "small": "small numbers",
+}
+
+
+def _round(batch, n, m, *special, measured=False):
+    """Special are names of `SPECIAL`."""
+
     def arguments(rng):
         rows = rng.standard_normal((batch, n, m)) * np.linspace(1, 3, n)[:, None]
         order = rng.permutation(n).reshape(-1, 2)
-        if zero:
-            rows[:, order[0, 0]] = 0
-        if parallel:
-            rows[:, order[-1, 1]] = 1.5 * rows[:, order[-1, 0]]
-        if orthogonal:
-            rows[:, order[0]] = 2
-            rows[:, order[0, 0], ::2] = 0
-            rows[:, order[0, 1], 1::2] = 0
-        if small:
-            rows *= 1e-4
+        (x, y), (first, other) = order[0], order[-1]
+        if "zero" in special:
+            rows[:, x] = 0
+        if "parallel" in special:
+            rows[:, other] = 1.5 * rows[:, first]
+        if "as long" in special:  # tau is 0, and g is not
+            rows[:, [first, other]] = 2
+            rows[:, other, : m // 3] = -2
+        if "orthogonal" in special:
+            rows[:, [x, y]] = 2
+            rows[:, x, ::2] = 0
+            rows[:, y, 1::2] = 0
+        if "small" in special:
+            rows *= 1e-15
         return {"w": rows.astype(np.float32), "pairs": order.astype(np.int32)}
 
     plural = "matrices" if batch > 1 else "matrix"
-    special = ", a row of zeros" if zero else ", two parallel rows" if parallel else ""
-    special += ", two rows as long and orthogonal" if orthogonal else ""
-    special += ", small numbers" if small else ""
-    name = f"{batch} {plural} of {n} x {m}{special}"
+    name = f"{batch} {plural} of {n} x {m}" + "".join(f", {SPECIAL[each]}" for each in special)
     return Case(name, arguments, block=16 * n, grid=batch, measured=measured)
 
 
 def _drawn_round(rng):
-    given = dict(
-        zip(("zero", "parallel", "orthogonal", "small"), rng.random(4) < 0.25, strict=True)
-    )
-    return _round(extent(rng, 1, 4), 2 * extent(rng, 1, 12), int(rng.integers(1, 300)), **given)
+    special = [each for each in SPECIAL if rng.random() < 0.25]
+    return _round(extent(rng, 1, 4), 2 * extent(rng, 1, 12), int(rng.integers(1, 300)), *special)
 
 
 LessonKernel.declare(
@@ -157,8 +166,9 @@ LessonKernel.declare(
         _round(1, 4, 32),
         _round(1, 8, 64),
         _round(1, 6, 7),
-        _round(1, 4, 32, orthogonal=True),
-        _round(1, 4, 32, small=True),
+        _round(1, 4, 32, "orthogonal"),
+        _round(1, 4, 32, "as long"),
+        _round(1, 4, 32, "small"),
         _round(6, 8, 96, measured=True),
     ],
     drawer=_drawn_round,

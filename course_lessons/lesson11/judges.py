@@ -82,6 +82,11 @@ def _why(a, b, g, c, s, is_right) -> str:
             "equal numbers, and nothing is left of it. Divide instead: 1 / (|tau| + √(1 + tau²)). "
             "And compare g with 0, not with a small number."
         )
+    if s == 0:
+        return (
+            "The rows stay as they are, though g is not 0. Compare g with 0 itself: not with a "
+            "small number, nor by g <= 0."
+        )
     if abs(s) >= abs(c) and is_right(s, c):
         return (
             "c and s have changed places: c is the one near 1. (By an arctangent: tan(2 · angle) "

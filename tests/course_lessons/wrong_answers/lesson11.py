@@ -52,6 +52,8 @@ wrong("wrong-result", "Line 5 decides")({"+ math.sqrt(1": "+ 1", "tau))": "tau)"
 wrong("wrong-result", "compare g with 0", "nearly orthogonal")(
     "return (1.0, 0.0) if abs(g) < 1e-8 else rotation(a, b, g)"
 )
+wrong("wrong-result", "not with a small number", "short rows")({"g == 0": "abs(g) < 1e-12"})
+wrong("wrong-result", "nor by g <= 0", "negative product")({"g == 0": "g <= 0"})
 wrong("wrong-result", "it is |tau|, not tau", "first row longer")(
     {"math.copysign(1 / (abs(tau)": "1 / (tau", ", tau)": ""}
 )
@@ -254,7 +256,8 @@ wrong("uncoalesced", "Neighbouring lanes take neighbouring columns")(
 wrong("same-value-race|race", "columns among them")(
     {"lane, w.shape[2], 32):\n        x": "w.shape[2]):\n        x"}
 )
-wrong("wrong-result", "unchanged", "small numbers")({"g != float32(0": "abs(g) > float32(1e-3"})
+wrong("wrong-result", "unchanged", "small numbers")({"g != float32(0": "abs(g) > float32(1e-12"})
+wrong("wrong-result", "unchanged|as it was before", "as long,")({"g != float32(0)": "a != b"})
 wrong("typing", "rotate.rotation")({"rotate.rotation": "toy_svd.rotation"})
 wrong("uninitialised-read", "which has returned", "6 x 7")(
     {"]\n    a": "]\n    if lane >= w.shape[2]:\n        return\n    a"}
