@@ -3,7 +3,7 @@
 #
 # Until now `u`, `s` and `vt` were given: NumPy made them, on the CPU. Now you make them yourself,
 # with many small rotations that do not wait for each other, for many matrices at once. And you see
-# what it buys to ask for less than everything.
+# what is saved where you ask for less than everything.
 
 # %% [markdown]
 # ## What you will do
@@ -23,7 +23,7 @@
 # [Lesson 02](02_an_image_from_its_svd.ipynb) for the SVD of an image. Lessons
 # [04](04_warps_and_coalescing.ipynb) and [05](05_shared_memory.ipynb) for warps, races, barriers
 # and shared memory. [Lesson 10](10_reductions.ipynb) for the five shuffles that add up a number
-# over a warp; here they stand in a hint, ready to use. No GPU is needed.
+# over a warp; here they are given. No GPU is needed.
 
 # %% [markdown]
 # ## How long it takes
@@ -241,8 +241,8 @@ check("jacobi-sweep", jacobi_sweep)
 
 # %% [markdown]
 # Now watch it. 64 rows of random numbers, 2,016 pairs. How many sweeps until the largest cosine is
-# below a millionth? (`history` makes sweeps until then, and notes the largest cosine before the
-# first one and after each. Its pairs come in another order than yours: section 4 has it.)
+# below a millionth? (`toy_svd.history` makes sweeps until then, and notes the largest cosine before
+# the first one and after each. Its pairs come in another order than yours: section 4 has it.)
 
 # %%
 predict("sweeps for a random matrix of 64 x 64", 10, within=1.5)
@@ -850,6 +850,7 @@ def errors(a, u, s, vt):
 
 
 # %%
+# corners of section 3's matrices, and four more
 hard = {name: rows[:16, :16] for name, rows in matrices.items()}
 hard |= {"zero": np.zeros((16, 16)), "all ones": np.ones((16, 16)), "identity": np.eye(16)}
 hard["1e-30"] = 1e-30 * hard["random"]

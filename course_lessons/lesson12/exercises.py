@@ -201,7 +201,7 @@ def _batch(rng):
     images, shares = extent(rng, 1, 3000), (0.5, 10 ** rng.uniform(-3, -0.3), rng.uniform(0.5, 0.9))
     share = float(rng.choice(shares))
     image = 2.0 ** int(rng.integers(-16, 10))
-    more = 0 if share == 0.5 else rng.choice([0.03, 0.5, 0.97])
+    more = 0 if share == 0.5 else rng.choice([0.03, 0.5, 0.9999])
     cost = float((images - more) * image * share / (1 - share))
     name = f"{100 * share:.3g}% for {count(images, 'image')}"
     return fixed(name, image=image, cost=cost, share=share)
