@@ -204,7 +204,7 @@ class Calls:
         self.count(f"call {called}")
         codes = list(map(self.operand, node.args, arguments))
         if itself:  # its places are the same
-            code = self.operation("again", name, *codes)
+            code = self.operation("again", self.own_name, *codes)
             return self.convert(code, result, self.typing.of[node])
         callee = self.source.outside_name(node.func, function)
         self.keeps &= callee is not None

@@ -63,9 +63,9 @@ PARTS: dict[str, str] = {
 }
 #: The part of each operation; any other is an instruction's, of :mod:`warpsim.ptx`.
 OPERATIONS = {name: part for part, names in PARTS.items() for name in names.split()}
-_TAKEN = {"T", "frame", "ptx", *PARTS}
+_TAKEN = {"T", "frame", "ptx", "slice", *PARTS}
 _unparsed = lru_cache(maxsize=1 << 12)(ast.unparse)
-_TEMPORARY = re.compile(r"_(then|else|outer|loop|value|array|index|base|m|k|s)_?\d*")
+_TEMPORARY = re.compile(r"_(then|else|outer|loop|value|array|index|base|m|k|s)(_|\d|$)")
 
 
 class Emitter(Accesses, Calls):
@@ -96,6 +96,7 @@ class Emitter(Accesses, Calls):
         self.merged = {name for edges in typing.edges.values() for name, _, _ in edges}
         self.scopes = self.source.once(Scopes)
         self.names = self._variable_names()
+        self.own_name = self.outside(self.source.name, self)  # in its text
         doubtful = {node.id for node in typing.doubtful} if traced else ()
         self.watched_names = sorted(doubtful)
         self.stored_loads = self.source.once(stored_loads) if traced else set()
@@ -109,14 +110,21 @@ class Emitter(Accesses, Calls):
         joins = [(name, to) for edges in self.typing.edges.values() for name, _, to in edges]
         for name, kind in [*given, *stores, *joins]:
             kinds.setdefault(name, {})[_key(kind)] = None
-        names = {}
+        names: dict[tuple[str, Any], str] = {}
         for name, found in kinds.items():
-            taken = keyword.iskeyword(name) or name in _TAKEN or name in self.namespace
-            base = f"{name}_" if taken or _TEMPORARY.fullmatch(name) else name
             for number, key in enumerate(found):
                 suffix = re.sub(r"\W+", "_", str(key)).strip("_")
-                names[name, key] = base if number == 0 else f"{base}_{suffix}"
+                wanted = name if number == 0 else f"{name}_{suffix}"
+                names[name, key] = self._apart(wanted, {*self.namespace, *names.values()})
         return names
+
+    @staticmethod
+    def _apart(name: str, others: set[str]) -> str:
+        """A name that is none of others, and none that lane programs use for themselves."""
+        name = f"v{name}" if _TEMPORARY.match(name) else name
+        while keyword.iskeyword(name) or name in _TAKEN or name in others:
+            name += "_"
+        return name
 
     def always_plain(self, name: str) -> bool:
         """Whether every assignment to a variable may overwrite, see `Scopes`."""
@@ -149,9 +157,10 @@ class Emitter(Accesses, Calls):
 
     def outside(self, name: str, value: Any) -> str:
         """The name of what is called: no other function's, no variable's, none of `PARTS`."""
-        taken = {self.source.name, *_TAKEN, *self.names.values()}
-        while name in taken or self.namespace.setdefault(name, value) != value:
-            name += "_"
+        variables = {*self.names.values()}
+        name = self._apart(name, variables)
+        while self.namespace.setdefault(name, value) != value:
+            name = self._apart(f"{name}_", variables)
         return name
 
     def constant(self, value: Any, what: str) -> str:

@@ -69,8 +69,8 @@ def bound(shell: Shell, result: types.Type, calls: list[LaneProgram]) -> LanePro
     for (name, base, _, _), inner in zip(shell.calls, calls, strict=True):
         space[name], space[base] = inner.run, len(sites)
         sites += inner.sites
-    file, run = shell.code.co_filename, FunctionType(shell.code, space)
-    space[shell.name] = run  # it may call itself
+    file, run = shell.code.co_filename, FunctionType(shell.code, space, shell.name)
+    space[shell.code.co_name] = run  # it may call itself
     if file.startswith(f"<{PROGRAM}") and file not in linecache.cache:
         linecache.cache[file] = len(shell.text), None, shell.text.splitlines(True), file
     needs = {
@@ -88,7 +88,7 @@ class Writer(Emitter):
         source = self.source
         self.block(source.tree.body)
         names = list(map(self.variable, source.arguments, self.typing.arguments))
-        named = [f"def {source.name}(T, {', '.join(names)}):"]
+        named = [f"def {self.own_name}(T, {', '.join(names)}):"]
         named += [f"    # {comment}" for comment in self.comments]
         head = []
         if self.framed:
