@@ -26,15 +26,15 @@ class Array:
 
     __slots__ = (
         "address", "block_offset", "dtype", "fields", "flat", "itemsize", "name", "ndim", "offset",
-        "pending", "pitch", "place", "ragged", "root", "rows", "shadow", "shape", "simple",
-        "space", "strides", "written", "whole",
+        "pending", "pitch", "place", "ragged", "rows", "shadow", "shape", "simple", "space",
+        "strides", "view_of", "written", "whole",
     )  # fmt: skip
 
     def __init__(self, flat, shape, strides, space, name, offset=0, root=None):
         self.flat, self.shape, self.strides = flat, shape, strides
         self.space, self.name, self.offset = space, name, offset
         self.dtype, self.ndim = flat.dtype, len(shape)
-        self.root = self if root is None else root  # the array that this is a view of
+        self.view_of = root  # none: it names itself in no attribute, or memory stays after a launch
         self.ragged = any(type(size) is ndarray for size in shape)  # the shape differs by lane
         plain = all(type(step) is int and step >= 0 for step in strides)
         self.simple = plain and type(offset) is not ndarray
@@ -49,6 +49,7 @@ class Array:
         self.pending = None  # traced shared arrays: elements that asynchronous copies fill
         self.rows = None  # local, of numbers: a row of all lanes for each element
 
+    root = property(lambda self: self if self.view_of is None else self.view_of)
     size = property(lambda self: math.prod(self.shape))
     nbytes = property(lambda self: self.size * self.itemsize)
     byte_strides = property(lambda self: tuple(step * self.itemsize for step in self.strides))

@@ -1,5 +1,6 @@
 """A long launch says once how long it will take; the clock here is a counter."""
 
+import gc
 import sys
 from itertools import count
 
@@ -8,6 +9,7 @@ import pytest
 
 from warpsim import cuda, trace
 from warpsim.core import masks
+from warpsim.core.memory import Array
 from warpsim.run import launch
 
 
@@ -150,3 +152,19 @@ def test_a_loop_whose_passes_are_known_is_not_called_endless(monkeypatch):
 )
 def test_times_have_the_unit_that_people_use(seconds, said):
     assert launch.span(seconds) == said
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_what_a_launch_holds_waits_for_no_search_for_garbage(traced):
+    def held():
+        return sum(isinstance(one, Array) for one in gc.get_objects())
+
+    trace(fill, 1, 64, np.zeros(64))  # what stays for good is there
+    gc.collect()
+    gc.disable()
+    try:
+        before = held()
+        trace(fill, 1, 64, np.zeros(64)) if traced else fill[1, 64](np.zeros(64))
+        assert held() == before
+    finally:
+        gc.enable()
