@@ -531,6 +531,7 @@ def in_registers(
     return [Launch(kernel, grid, (threads // config.blocks, config.rows), arrays, early=early)]
 
 
+_registers = functools.partial(in_registers, registers, config_for)
 _too_long = row_limit(LONGEST.get)
 
 # --- long rows, and few of them -------------------------------------------------------------------
@@ -552,6 +553,7 @@ def cluster_config(columns: int, access: str, *_: int) -> SoftmaxConfig:
     return SoftmaxConfig(blocks * threads, 1, ceil_div(held, blocks * threads * VECTOR), blocks)
 
 
+_clusters = functools.partial(in_registers, registers, cluster_config)
 MOST_IN_CLUSTER = math.prod(CLUSTERS[-1]) * CLUSTER_ACCESSES * VECTOR
 _beyond = row_limit({True: MOST_IN_CLUSTER, False: MOST_IN_CLUSTER - (VECTOR - 1)}.get)
 
@@ -573,8 +575,8 @@ LADDER = Ladder(
     {
         "three passes": Step(_three_passes),
         "online": Step(_online),
-        "registers": Step(functools.partial(in_registers, registers, config_for), _too_long),
-        "clusters": Step(functools.partial(in_registers, registers, cluster_config), _no_cluster),
+        "registers": Step(_registers, _too_long),
+        "clusters": Step(_clusters, _no_cluster),
     },
     best=_best,
 )
