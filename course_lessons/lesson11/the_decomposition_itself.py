@@ -61,10 +61,9 @@ print("GPU:", gpu() or "none here, so times are recorded ones")
 # Another from the right makes zeros in a row. Each needs the matrix as the last one has left it.
 
 # %% [markdown]
-# So for a matrix of 256×256 there are about 500 steps, two for each column, one after the other.
-# What happens *inside* a step can be shared among threads, a number of the matrix each. An H200 has
-# 132 SMs with 2,048 threads each. How much of that is busy, in percent, at the first and largest
-# step?
+# So for a matrix of 256×256 there are about 500 steps, two for each column. What happens *inside* a
+# step can be shared among threads, a number of the matrix each. An H200 has 132 SMs with 2,048
+# threads each. How much of that is busy, in percent, at the first and largest step?
 
 # %%
 predict("% of an H200's threads that one 256 x 256 matrix fills", 24, within=1.05)
@@ -78,12 +77,11 @@ predict.answer("% of an H200's threads that one 256 x 256 matrix fills", share, 
 
 # %% [markdown]
 # A quarter, then less and less, 500 times with a wait in between. Sixty-four small matrices do not
-# help a library that takes them **one after the other**. (CuPy's documentation names a fast
-# way for batches up to 32×32. Beyond, it calls `gesvd` of cuSOLVER, NVIDIA's library, which takes
-# one matrix.)
+# help a library that takes them **one after the other**. (CuPy documents a fast way for batches up
+# to 32×32. Beyond, it calls `gesvd` of cuSOLVER, NVIDIA's library, which takes one matrix.)
 #
-# We want many small steps that do not wait for each other. A method of 1846, from before there were
-# computers, has them: **Jacobi's rotations**.
+# We want many small steps that do not wait for each other. A method of 1846 has them: **Jacobi's
+# rotations**.
 
 # %% [markdown]
 # ## 2 A rotation
@@ -95,8 +93,8 @@ predict.answer("% of an H200's threads that one 256 x 256 matrix fills", share, 
 # `x' = c x − s y`, `y' = s x + c y`, with c = cos(angle), s = sin(angle)
 #
 # (A prime marks what comes out.) The dot product of x' and y', in short x' y', depends on the
-# angle. At some angle it is zero: the rows are then **orthogonal**. Here are rows of two numbers,
-# so that they can be drawn as arrows. `toy_svd.rotation` finds c and s; you will write it below.
+# angle. At some angle it is zero: the rows are then **orthogonal**. Rows of two numbers can be
+# drawn as arrows. `toy_svd.rotation` finds c and s; you will write it below.
 
 # %%
 x, y = np.array([2.0, 0.4]), np.array([1.2, 1.1])
@@ -122,9 +120,9 @@ predict.answer(
 )
 
 # %% [markdown]
-# It stays the same, as c² + s² = 1. Here is the idea of this lesson. Rotate the rows of a matrix A
+# It stays the same, as c² + s² = 1. The idea of this lesson: rotate the rows of a matrix A
 # until **all** are orthogonal. All rotations together are one matrix from the left, J. It is an
-# **orthogonal matrix**: its rows are *orthonormal*, that is orthogonal and of length one, and Jᵀ J
+# **orthogonal matrix**: its rows are *orthonormal*, orthogonal and of length one, and Jᵀ J
 # is the identity. Each row of J A is its length σ times a unit vector. Let these be the rows of V.
 # Then J A = diag(σ) V, or
 #
@@ -381,15 +379,15 @@ predict.answer("rotations at the same time, 64 matrices of 256 x 256", together,
 
 # %% [markdown]
 # Give each rotation a warp, and the GPU is full. That is why we take Jacobi, though it does more
-# arithmetic than LAPACK's way: it does it **at the same time**.
+# arithmetic than LAPACK's way: **at the same time**.
 
 # %% [markdown]
 # ## 5 A warp a pair
 #
 # <kbd>core</kbd> 30 minutes
 #
-# Now a kernel. A block has a matrix, a warp has a pair of its rows. The lanes share the columns:
-# three dot products, added up over the warp, then the rotation.
+# In the kernel a block has a matrix, a warp a pair of its rows. The lanes share the columns: three
+# dot products, added up over the warp, then the rotation.
 #
 # One detail decides how right the result is. When the angle is 0.0002, c is 0.99999998. What is
 # that in float32?
@@ -484,12 +482,11 @@ for pairs in ([(0, 1), (2, 3)], [(0, 1), (1, 2)]):
 # %% [markdown]
 # (As long as your kernel is empty, there is no race.) With this kernel a round is a launch: 63 for
 # a sweep of 64 rows. Each launch costs the host some microseconds, and each round reads and writes
-# the whole matrix in device memory. Better to keep it where it is worked on.
+# the whole matrix in device memory. Section 7 keeps it in shared memory.
 #
 # (There is another cure for the cost of launches: a *CUDA graph*, [lesson 08](08_streams.ipynb).
 # Where CuPy works, the package records its launches once, and from then on one call makes all of
-# them. It launches as many sweeps as matrices usually need, and only then asks whether all are
-# finished.)
+# them.)
 
 # %% [markdown]
 # ## 6 Watching sweeps
