@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from course import cuda
+from course import cuda, trace
 from course.kernels.steps import Ladder, Launch, configured
+from warpsim.draw.report import Report
 
 
 def launched(launches: Callable[..., Any], arrays: Sequence[np.ndarray], shapes: Sequence[tuple],
@@ -28,3 +29,11 @@ def layered(ladder: Ladder, x: np.ndarray, weight: np.ndarray, bias: np.ndarray,
 
     (found,) = launched(launches, (x, weight, bias), [shape])
     return found
+
+
+def traced(its: Launch, blocks: int | None = None) -> Report:
+    """Trace a launch on a simulated H200, or so many blocks of it; nothing may be wrong."""
+    report = trace(its.kernel, blocks or its.grid, its.block, *its.arguments,
+                   dynamic_shared=its.shared, gpu="H200")  # fmt: skip
+    assert not [found for found in report.findings if found.is_error], report.findings
+    return report

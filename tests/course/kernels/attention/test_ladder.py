@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from course import backend, cuda, trace
+from course import backend, cuda
 from course.kernels.attention import LADDER, SIZES, attention
 from course.kernels.attention.configs import config_for, pingpong
 from course.kernels.attention.ladder import HeadsProblem, by_warpgroups
 from course.kernels.attention.warpgroups import Config
 from tests.course.kernels.contract import checked, in_float64
+from tests.course.kernels.launched import traced
 
-ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence", "deadlock"}
 pytestmark = pytest.mark.usefixtures("h200")
 
 
@@ -50,9 +50,7 @@ def test_warpgroups_wait_for_what_they_read(config, size):
     arrays = *views(qkv), out
     (its,) = by_warpgroups(config)(HeadsProblem.of(*arrays), *arrays)
     grid = its.grid if config.stages == 1 else 2  # so that blocks have several items
-    report = trace(its.kernel, grid, its.block, *its.arguments, dynamic_shared=its.shared,
-                   gpu="H200")  # fmt: skip
-    assert not ERRORS & {finding.kind for finding in report.findings}
+    report = traced(its, grid)
     assert_right(out, qkv)
     written = report.total("global", "store")
     assert written.sectors == out.size * 2 // 32  # whole sectors, each once

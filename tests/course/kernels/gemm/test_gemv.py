@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from course import cuda, trace
+from course import cuda
 from course.kernels.gemm import gemv
+from tests.course.kernels.launched import traced
 
 pytestmark = pytest.mark.usefixtures("h200")
 
@@ -21,8 +22,7 @@ def test_results_are_float64s_rounded_once(shape, biased):
     out = cuda.to_device(np.full((rows, columns), np.nan, np.float16))
     assert gemv.takes(a, b, out)
     (its,) = gemv.launches(a, b, bias if biased else None, out)
-    report = trace(its.kernel, its.grid, its.block, *its.arguments)
-    assert not report.findings
+    assert not traced(its).findings
     exact = a.copy_to_host().astype(float) @ b.copy_to_host().astype(float).T
     exact += bias.copy_to_host() if biased else 0
     wrong = np.abs(out.copy_to_host() - exact)

@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from course import cuda, trace
+from course import cuda
 from course.kernels.arrays import as_words
 from course.kernels.gemm import normed
 from course.kernels.gemm.epilogue import Norm
 from course.kernels.gemm.half import GemmProblem, launch_of
 from course.kernels.gemm.warp_specialised import GemmConfig
 from course_models.vit import reference
-from tests.course.kernels.gemm.test_half import ERRORS
+from tests.course.kernels.launched import traced
 
 #: A tile whose rows and columns others share; tile after tile; blocks that share the depth.
 TILES = {
@@ -29,10 +29,7 @@ def empty(*shape):
 
 def run(its):
     """Launch without a finding, the persistent ones with fewer blocks than tiles."""
-    grid = its.grid if isinstance(its.grid, tuple) else min(its.grid, 2)
-    report = trace(its.kernel, grid, its.block, *its.arguments, dynamic_shared=its.shared,
-                   gpu="H200")  # fmt: skip
-    assert not ERRORS & {finding.kind for finding in report.findings}, report.findings
+    traced(its, its.grid if isinstance(its.grid, tuple) else min(its.grid, 2))
 
 
 def close(found, exact, tolerance):

@@ -76,12 +76,6 @@ def test_the_product_is_rounded_before_it_is_subtracted():
 simulated = pytest.mark.skipif(backend.gpu() is not None, reason="chooses a simulated GPU")
 
 
-@pytest.fixture
-def hopper(monkeypatch):
-    """A simulated H200, where no GPU is."""
-    monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
-
-
 def there(*arrays):
     return tuple(map(cuda.to_device, arrays))
 
@@ -93,7 +87,7 @@ def relative(found, exact):
 @pytest.mark.drawn(4)
 @pytest.mark.parametrize("cut", [Cut((2, 4), 3, 1), Cut((2, 4), 2, 2), Cut((2, 4), 1, 9)], ids=str)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_any_cut_is_right(hopper, layout, cut):
+def test_any_cut_is_right(h200, layout, cut):
     """Also where rounds are left over, and where a warp has none."""
     size = 68, 100, 132
     a, b = given(*size, layout)
@@ -105,7 +99,7 @@ def test_any_cut_is_right(hopper, layout, cut):
 
 @simulated
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_wide_tiles_have_no_bank_conflicts(hopper, layout):
+def test_wide_tiles_have_no_bank_conflicts(h200, layout):
     """Tiles of 16 columns have, in "nt": half of the loads of their sums."""
     cut = Cut((2, 4) if layout == "tn" else (1, 4), 2, 2)
     kernel, grid, block = product_of(layout, 64, 64, 64, "tf32x3", cut)
@@ -128,7 +122,7 @@ def test_cuts_fit_a_block_and_the_models_fill_a_gpu():
 
 
 @simulated
-def test_without_a_method_small_products_go_to_tensor_cores_where_they_can(hopper, monkeypatch):
+def test_without_a_method_small_products_go_to_tensor_cores_where_they_can(h200, monkeypatch):
     def chosen(rows, columns, depth, begin=0):
         numbers = cuda.to_device(np.zeros(begin + rows * depth, np.float32))
         a = numbers[begin:].reshape(rows, depth)
@@ -147,7 +141,7 @@ def test_without_a_method_small_products_go_to_tensor_cores_where_they_can(hoppe
 
 @simulated
 @pytest.mark.parametrize("method", TENSOR)
-def test_what_tensor_cores_cannot_have_is_refused_with_a_way_out(hopper, monkeypatch, method):
+def test_what_tensor_cores_cannot_have_is_refused_with_a_way_out(h200, monkeypatch, method):
     def refused(words, a, b):
         with pytest.raises(ValueError, match=f"'{method}' of matmul needs {words}.*'vectorised'$"):
             matmul(a, b, method=method)

@@ -7,12 +7,12 @@ from numba import types
 from course.compiler.facts import compiled
 from course.kernels.reconstruct.ladder import TILES, tile_for
 from course.kernels.reconstruct.warp_per_tile import WARPS, WarpTile, warp_per_tile
-from course.kernels.steps import ceil_div
+from course.kernels.steps import Launch, ceil_div
 from tests.course.compiled_samples import needs_compiler
-from warpsim import cuda, trace
+from tests.course.kernels.launched import traced
+from warpsim import cuda
 
 SHAPES = [(0, 37, 152, 19), (3, 40, 36, 11), (5, 16, 16, 1)]
-f4, i4 = types.float32, types.int32
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -27,9 +27,7 @@ def test_a_tile_is_right_at_the_edges_and_has_no_error(tile, shape):
     tiles = tile.tiles(rows, columns)
     blocks, kernel = ceil_div(max(images, 1) * tiles, WARPS), warp_per_tile(tile)[images > 0]
     there = map(cuda.to_device, (u, s, vt))
-    report = trace(kernel, blocks, tile.threads, *there, np.int32(k), out, np.int32(tiles),
-                   gpu="H200")  # fmt: skip
-    assert not [finding for finding in report.findings if finding.is_error]
+    traced(Launch(kernel, blocks, tile.threads, (*there, np.int32(k), out, np.int32(tiles))))
     scaled = u[..., :k].astype(float) * s[..., None, :k]
     bound = 2.0**-23 * (k + 2) * (np.abs(scaled) @ np.abs(vt[..., :k, :]))
     assert (np.abs(out.copy_to_host() - scaled @ vt[..., :k, :]) <= bound).all()
@@ -49,10 +47,11 @@ def test_an_image_has_the_same_bits_by_any_tile():
 
 @needs_compiler
 @pytest.mark.parametrize("tile", TILES)
-@pytest.mark.parametrize("axes", [2, 3])
-def test_a_tile_is_in_registers(tile, axes):
-    u, s = types.Array(f4, axes, "C"), types.Array(f4, axes - 1, "C")
-    facts = compiled(warp_per_tile(tile)[axes - 2], (u, s, u, i4, u, i4), "sm_80")
+@pytest.mark.parametrize("many", [False, True])
+def test_a_tile_is_in_registers(tile, many):
+    u, s = (types.Array(types.float32, axes + many, "C") for axes in (2, 1))
+    kinds = u, s, u, types.int32, u, types.int32
+    facts = compiled(warp_per_tile(tile)[many], kinds, "sm_80")
     assert facts.registers <= 168 and not facts.spills + facts.local_bytes
     assert not facts.float64_lines and "call" not in facts.ptx
 

@@ -2,25 +2,14 @@
 
 import numpy as np
 import pytest
-from numba import types
 
-from course import backend, gpu, trace
+from course import backend, gpu
 from course.backend import cuda
-from course.compiler.facts import compiled
 from course.kernels.reconstruct import ladder, warpgroups
 from course.kernels.reconstruct.ladder import LADDER, ImageProblem, config_for, reconstruct
-from tests.course.compiled_samples import needs_hopper
-from tests.course.kernels.gemm.test_warp_specialised import remarks
-from tools.compile.tensor_cases import of_tiles
-from warpsim.host import gpus
+from tests.course.kernels.launched import traced
 
-f4, i4 = types.float32, types.int32
-
-
-@pytest.fixture(autouse=True)
-def simulated_h200(monkeypatch):
-    """The GPU that has the instructions."""
-    monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
+pytestmark = pytest.mark.usefixtures("h200")
 
 
 def exact(u, s, vt, k):
@@ -51,10 +40,8 @@ def test_blocks_that_take_tile_after_tile_are_without_a_finding(
     split, multiply = LADDER.launches(*there, k=k, method="warpgroups")
     for array in split.arguments[-4:]:
         array.copy_to_device(np.full(array.shape, np.nan, array.dtype))
-    for its in (split, multiply._replace(grid=blocks)):
-        report = trace(its.kernel, its.grid, its.block, *its.arguments,
-                       dynamic_shared=its.shared, gpu="H200")  # fmt: skip
-        assert not [finding for finding in report.findings if finding.is_error], report
+    traced(split)
+    traced(multiply, blocks)
     error = np.linalg.norm(out.copy_to_host() - expected) / np.linalg.norm(expected)
     assert error < 2e-7
 
@@ -87,34 +74,8 @@ def test_images_take_the_tile_that_fills_the_last_wave():
 
 
 @pytest.mark.skipif(gpu() is not None, reason="names a GPU that is not there")
-def test_other_gpus_and_older_numba_are_refused_in_one_sentence(monkeypatch):
-    monkeypatch.setattr(gpus, "_chosen", gpus.find("A100"))
-    with pytest.raises(ValueError, match="'warpgroups' of reconstruct needs .* 9.0, and this GPU"):
-        LADDER.choose("warpgroups", ImageProblem.of_shape(512, 512, 64))
-    monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
+def test_older_numba_is_refused_in_one_sentence(monkeypatch):
     monkeypatch.setattr(backend, "gpu", lambda: "H200")
     monkeypatch.setattr(backend, "installed_version", lambda _: "0.29.1")
     with pytest.raises(ValueError, match="needs numba-cuda 0.30, which compiles for sm_90a"):
         LADDER.choose("warpgroups", ImageProblem.of_shape(512, 512, 64))
-
-
-@needs_hopper
-@pytest.mark.parametrize("aligned", [True, False])
-@pytest.mark.parametrize("config", warpgroups.CONFIGS)
-def test_all_sums_are_in_registers_and_nothing_is_called(config, aligned):
-    kernel = warpgroups.warpgroup_tiles(config, aligned)
-    kinds = of_tiles()
-    facts = compiled(kernel, kinds, "sm_90a")
-    assert facts.registers <= 65536 // config.threads and not facts.spills + facts.local_bytes
-    assert "wgmma.mma_async" in facts.ptx and "call" not in facts.ptx
-    assert not facts.float64_lines and not remarks(kernel, kinds, "sm_90a")
-
-
-@needs_hopper
-@pytest.mark.parametrize("aligned", [True, False])
-def test_what_splits_fits_two_blocks_and_has_no_float64(aligned):
-    plane, line, parts = f4[:, ::1], f4[::1], types.float16[:, ::1]
-    kinds = plane, line, plane, types.int64, parts, parts, line, line
-    facts = compiled(warpgroups.splitter(aligned), kinds, "sm_90")
-    assert facts.registers <= 64 and not facts.spills + facts.local_bytes
-    assert not facts.float64_lines
