@@ -118,8 +118,7 @@ class Emitter(Accesses, Calls):
                 names[name, key] = self._apart(wanted, {*self.namespace, *names.values()})
         return names
 
-    @staticmethod
-    def _apart(name: str, others: set[str]) -> str:
+    def _apart(self, name: str, others: set[str]) -> str:
         """A name that is none of others, and none that lane programs use for themselves."""
         name = f"v{name}" if _TEMPORARY.match(name) else name
         while keyword.iskeyword(name) or name in _TAKEN or name in others:

@@ -116,7 +116,7 @@ class Memory:
         active, below = self.state.mask.active, (lanes < 0) & (lanes >= -size)
         if (active & below).any():
             lane = int(np.flatnonzero(active & below)[0])
-            self.observer.negative_index(array, index, axis, lane, site, op)
+            below &= self.observer.negative_index(array, index, axis, lane, site, op)
         wrapped = np.where(below, lanes + size, lanes)
         outside = active & ((wrapped < 0) | (wrapped >= size))
         differs = type(i) is ndarray or type(size) is ndarray

@@ -56,13 +56,14 @@ class Observer(Counting, Races, Unwritten):
             cure = bounds_cure(self.state, array, name, axis, full, outside, size, op)
         state.found("out-of-bounds", f"{VERBS[op]} {what}, {why}: {cure}", site, lane)
 
-    def negative_index(self, array, index, axis, lane, site, op) -> None:
+    def negative_index(self, array, index, axis, lane, site, op) -> bool:
         text = (
             f"uses index {_flat(index[axis], lane)} on axis {axis} of {array.name}, which counts "
             "from the end: Numba wraps it, at the price of a test in every access; make sure that "
             "it is meant"
         )
         self.state.found("negative-index", text, site, lane)
+        return True
 
     def watch(self, array: Array, uniform, varying, mask: Mask, site: int, op: str, value) -> None:
         """Races, and reads of shared and local memory that nobody has written."""

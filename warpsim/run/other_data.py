@@ -118,7 +118,7 @@ def _once_more(launch, run, chunks, changed: Callable, thorough: bool) -> tuple[
     try:
         for chunk in chunks:
             threads = OtherData(again, geometry(*chunk))
-            threads.control.passes = passes
+            threads.control.passes, threads.observer.given = passes, launch.findings
             run(threads, *values)
     except (EndlessLoop, Unsupported):
         pass  # as far as it came
@@ -240,7 +240,12 @@ def _drawn(value: Any, numbers: Iterator[int], chosen: frozenset, seed: int, com
 class OtherObserver(SilentObserver):
     """Says nothing of where other data lead."""
 
-    out_of_bounds = negative_index = lambda self, *of_a_finding: None
+    out_of_bounds = lambda self, *of_a_finding: None  # noqa: E731
+    given: dict  # findings on the given data
+
+    def negative_index(self, array, index, axis, lane, site, op) -> bool:
+        """One that was never below zero on the given data counts from no end: it is outside."""
+        return ("negative-index", self.state.site(site)) in self.given
 
 
 class OtherControl(Control):

@@ -174,6 +174,26 @@ def test_other_data_make_no_loop_much_longer(monkeypatch):
     assert finding.kind == "same-value-race" and 0 < len(passes) < 5_000
 
 
+@cuda.jit
+def _at_its_index(x, places, out):
+    place = places[cuda.grid(1)]
+    out[place] = x[place] + (place if place > 32 else 2 * place)
+
+
+@pytest.mark.parametrize(
+    ("lowest", "kind"), [(0, "same-value-race"), (-64, "race")], ids=["from 0", "below 0"]
+)
+@pytest.mark.parametrize("seed", range(8))
+def test_indices_are_drawn_below_zero_where_some_are(seed, lowest, kind):
+    random = np.random.default_rng(seed)
+    places = random.integers(lowest, 64, SIZE)
+    places[:3] = 6, 6, 6 + lowest
+    given = random.normal(size=64), places, np.zeros(64)
+    for _ in range(2):
+        found = {one.kind for one in trace(_at_its_index, BLOCKS, THREADS, *given).findings}
+        assert {one for one in found if "race" in one} == {kind}, f"seed {seed}"
+
+
 # ---------------------------------------------------------------------- what the source says
 @cuda.jit(device=True)
 def _twice(v):
