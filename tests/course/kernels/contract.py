@@ -306,16 +306,18 @@ def launched_by(ladder: Ladder, results: int, shape: Callable | None = None) -> 
 
 
 class Watched:
-    """What the simulator found in launches, and the bytes that they moved; nothing on a GPU."""
+    """What the simulator found in launches, what they moved in requests; nothing on a GPU."""
 
     def __init__(self) -> None:
-        self.bytes = self.float64 = 0
+        self.bytes = self.requests = self.float64 = 0
         self.errors: list[Finding] = []
 
     def look(self, kernel: Any, launch: Any) -> None:
         report = Report(launch.name, launch.counters, findings_of(launch))
         self.errors += [found for found in report.findings if found.is_error]
-        self.bytes += sum(report.total("global", op).bytes for op in ("load", "store"))
+        totals = [report.total("global", op) for op in ("load", "store")]
+        self.bytes += sum(total.bytes for total in totals)
+        self.requests += sum(total.requests for total in totals)
         self.float64 += report.operations["float64"]
 
 

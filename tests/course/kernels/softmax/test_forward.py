@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from course import trace
-from course.backend import cuda
 from course.compiler.facts import compiled
 from course.kernels.softmax import forward, softmax
 from tests.course.compiled_samples import needs_compiler
@@ -60,23 +59,6 @@ def test_registers_reads_whole_rows_in_whole_sectors(rng):
     report = trace(kernel, *grid, x, np.empty_like(x))
     assert report.total("global", "load").sectors == x.nbytes / 32
     assert report.total("global", "store").sectors == x.nbytes / 32
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_long_rows_that_begin_anywhere_are_accessed_four_elements_at_a_time(rng, dtype):
-    columns = int(rng.integers(forward.SHIFTED + 1, 9000)) | 1
-    given = rng.normal(0, 3, (5, columns + 9)).astype(dtype)
-    for begin, out_begin, access in ((0, 0, "shifted"), (4, 8, "shifted"), (4, 5, "single")):
-        whole, results = cuda.to_device(given), cuda.to_device(np.full_like(given, 7))
-        x, out = whole[:, begin : begin + columns], results[:, out_begin : out_begin + columns]
-        assert forward.RowProblem.of(x, out).access == access
-        config = forward.config_for(columns, access, given.itemsize, 5)
-        kernel = forward.registers(dtype, config, access, config.unguarded(columns, access))
-        report = trace(kernel, 5, (config.row_threads, config.rows), x, out)
-        right = softmax(x.copy_to_host().astype(np.float32), method="three passes")
-        assert np.allclose(out.copy_to_host(), right, rtol=2e-3, atol=2**-24)
-        assert (results.copy_to_host() == 7).sum() == 5 * 9  # nothing beside the rows is written
-        assert (report.total("global", "load").requests < columns / 10) == (access == "shifted")
 
 
 @pytest.mark.parametrize(("access", "size"), forward.TUNED)
