@@ -17,6 +17,7 @@ import math
 import statistics
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,11 +84,11 @@ def run(bench):
             _summed_up(bench, name, metric, found)
 
 
-def _unlike(problems: Iterator[Drawn]) -> Iterator[Drawn]:
-    """Each shape and type once."""
+def _unlike(problems: Iterator[Drawn | None]) -> Iterator[Drawn]:
+    """Each shape and type once; None is passed over."""
     seen: set[tuple[str, str]] = set()
     for problem in problems:
-        if (problem.shape, problem.dtype) not in seen:
+        if problem and (problem.shape, problem.dtype) not in seen:
             seen.add((problem.shape, problem.dtype))
             yield problem
 
@@ -184,119 +185,106 @@ def _relative(torch: Any, given: Any, right: Any) -> float:
     return float(difference / torch.linalg.vector_norm(right).clamp_min(1e-30))
 
 
-def _products(rng, bench, torch, extra=False) -> Iterator[Drawn]:
-    while True:
-        m, n = side(rng, 1, 16384), side(rng, 1, 16384)
-        k, layout = side(rng, 16, 100_000), str(rng.choice(["nn", "nt", "tn"]))
-        dtype, function = str(rng.choice(SIXTEEN_BITS)), str(rng.choice(["", "gelu", "gelu tanh"]))
-        if 2 * (m * k + k * n + m * n) > MOST_BYTES or 2 * m * n * k > MOST_OPERATIONS:
-            continue
-        a = _random(torch, *((k, m) if layout == "tn" else (m, k)), dtype=dtype)
-        b = _random(torch, *((n, k) if layout == "nt" else (k, n)), dtype=dtype)
-        left, right = (a.t() if layout == "tn" else a), (b.t() if layout == "nt" else b)
-        bias = _random(torch, n, dtype=dtype) if extra else None
-        act = torch.nn.functional.gelu
-        how = {"approximate": "tanh" if function == "gelu tanh" else "none"}
+def _each(problem: Callable[..., Drawn | None], *how: Any) -> Callable[..., Iterator[Drawn | None]]:
+    """Problems of one kind without end, None for what is too large."""
+    return lambda *given: (problem(*given, *how) for _ in itertools.count())
 
-        def right_rows(left=left, right=right, bias=bias, function=function, act=act, how=how):
-            sums = left[:64].double() @ right.double()
-            sums = sums if bias is None else sums + bias.double()
-            return act(sums, **how) if function and bias is not None else sums
 
-        if extra:
-
-            def ours(a=a, b=b, layout=layout, bias=bias, function=function):
-                return gemm(a, b, layout, bias, function)
-
-            def linear(left=left, right=right, bias=bias, function=function, act=act, how=how):
-                sums = torch.addmm(bias, left, right)
-                return act(sums, **how) if function else sums
-
-            peers = {"addmm, activation": linear}
-            if function == "gelu tanh":
-                peers["_addmm_activation"] = lambda left=left, right=right, bias=bias: (
-                    torch._addmm_activation(bias, left, right, use_gelu=True)
-                )
-        else:
-            peers = {"torch.matmul": lambda left=left, right=right: torch.matmul(left, right)}
-
-            def ours(a=a, b=b, layout=layout):
-                return gemm(a, b, layout)
-
-        name = f"{m}x{n}x{k} {layout} {function if extra else ''}".strip()
-        yield Drawn(
-            name, dtype, ours, peers,
-            lambda out, right=right_rows: _relative(torch, out[:64], right()), LIMITS[dtype],
+def _product(rng, bench, torch, extra=False) -> Drawn | None:
+    m, n = side(rng, 1, 16384), side(rng, 1, 16384)
+    k, layout = side(rng, 16, 100_000), str(rng.choice(["nn", "nt", "tn"]))
+    dtype, function = str(rng.choice(SIXTEEN_BITS)), str(rng.choice(["", "gelu", "gelu tanh"]))
+    if 2 * (m * k + k * n + m * n) > MOST_BYTES or 2 * m * n * k > MOST_OPERATIONS:
+        return None
+    a = _random(torch, *((k, m) if layout == "tn" else (m, k)), dtype=dtype)
+    b = _random(torch, *((n, k) if layout == "nt" else (k, n)), dtype=dtype)
+    left, right = (a.t() if layout == "tn" else a), (b.t() if layout == "nt" else b)
+    if not extra:
+        return Drawn(
+            f"{m}x{n}x{k} {layout}", dtype, lambda: gemm(a, b, layout),
+            {"torch.matmul": lambda: torch.matmul(left, right)},
+            lambda out: _relative(torch, out[:64], left[:64].double() @ right.double()),
+            LIMITS[dtype],
         )  # fmt: skip
+    bias = _random(torch, n, dtype=dtype)
+
+    def activated(sums):
+        tanh = "tanh" if function == "gelu tanh" else "none"
+        return torch.nn.functional.gelu(sums, approximate=tanh) if function else sums
+
+    def error(out):
+        sums = left[:64].double() @ right.double() + bias.double()
+        return _relative(torch, out[:64], activated(sums))
+
+    peers = {"addmm, activation": lambda: activated(torch.addmm(bias, left, right))}
+    if function == "gelu tanh":
+        peers["_addmm_activation"] = lambda: torch._addmm_activation(
+            bias, left, right, use_gelu=True
+        )
+    return Drawn(
+        f"{m}x{n}x{k} {layout} {function}".strip(), dtype,
+        lambda: gemm(a, b, layout, bias, function), peers, error, LIMITS[dtype],
+    )  # fmt: skip
 
 
-def _attention(rng, bench, torch, most) -> Iterator[Drawn]:
+def _attention(rng, bench, torch, most) -> Drawn | None:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     backends = {"flash": SDPBackend.FLASH_ATTENTION, "cuDNN": SDPBackend.CUDNN_ATTENTION,
                 "efficient": SDPBackend.EFFICIENT_ATTENTION}  # fmt: skip
-    while True:
-        batch, heads = side(rng, 1, 64), side(rng, 1, 32)
-        tokens, size = side(rng, 16, most), int(rng.choice([32, 64, 80, 96, 128]))
-        dtype = str(rng.choice(SIXTEEN_BITS))
-        if 8 * batch * heads * tokens * size > MOST_BYTES:
-            continue
-        if 4 * batch * heads * tokens**2 * size > MOST_OPERATIONS:
-            continue
-        q, k, v = (_random(torch, batch, tokens, heads, size, dtype=dtype) for _ in range(3))
+    batch, heads = side(rng, 1, 64), side(rng, 1, 32)
+    tokens, size = side(rng, 16, most), int(rng.choice([32, 64, 80, 96, 128]))
+    dtype = str(rng.choice(SIXTEEN_BITS))
+    if 8 * batch * heads * tokens * size > MOST_BYTES:
+        return None
+    if 4 * batch * heads * tokens**2 * size > MOST_OPERATIONS:
+        return None
+    q, k, v = (_random(torch, batch, tokens, heads, size, dtype=dtype) for _ in range(3))
 
-        def peer(backend, q=q, k=k, v=v):
-            with sdpa_kernel(backend):
-                return torch.nn.functional.scaled_dot_product_attention(
-                    q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-                )
-
-        def error(out, q=q, k=k, v=v, size=size):
-            rows = q[0, :64, 0].double() @ k[0, :, 0].double().t() * size**-0.5
-            right = torch.softmax(rows, 1) @ v[0, :, 0].double()
-            return _relative(torch, out[0, :64, :size], right)
-
-        yield Drawn(
-            f"{batch}x{tokens}x{heads}x{size}", dtype, lambda q=q, k=k, v=v: attention(q, k, v),
-            {n: lambda b=b, peer=peer: peer(b) for n, b in backends.items()}, error,
-            4 * LIMITS[dtype],
-        )  # fmt: skip
-
-
-def _images(rng, bench, torch, stacked=False) -> Iterator[Drawn]:
-    cupy = bench.peer("cupy")
-    while True:
-        images = side(rng, 2, 4096) if stacked else 1
-        m, n = side(rng, 8, 512 if stacked else 8192), side(rng, 8, 512 if stacked else 8192)
-        r = min(m, n)
-        k = side(rng, 1, r)
-        if 4 * images * (m * r + r * n + m * n) > MOST_BYTES:
-            continue
-        shape = (images,) if stacked else ()
-        u, s, vt = (_random(torch, *shape, *its) for its in ((m, r), (r,), (r, n)))
-        peers = {}
-        if cupy:
-            there = tuple(map(cupy.asarray, (u, s, vt)))
-            peers["CuPy"] = lambda t=there, k=k: (
-                (t[0][..., :k] * t[1][..., None, :k]) @ t[2][..., :k, :]
-            )
-        if stacked:
-            peers["torch.bmm"] = lambda u=u, s=s, vt=vt, k=k: torch.bmm(
-                u[..., :k] * s[:, None, :k], vt[:, :k]
+    def peer(backend):
+        with sdpa_kernel(backend):
+            return torch.nn.functional.scaled_dot_product_attention(
+                q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
             )
 
-        def error(out, u=u, s=s, vt=vt, k=k):
-            rows = u[..., :64, :k].double() * s[..., None, :k].double()
-            return _relative(torch, out[..., :64, :], rows @ vt[..., :k, :].double())
+    def error(out):
+        rows = q[0, :64, 0].double() @ k[0, :, 0].double().t() * size**-0.5
+        right = torch.softmax(rows, 1) @ v[0, :, 0].double()
+        return _relative(torch, out[0, :64, :size], right)
 
-        name = f"{f'{images}x' if stacked else ''}{m}x{n}x{k}"
-        yield Drawn(
-            name, "float32", lambda u=u, s=s, vt=vt, k=k: reconstruct(u, s, vt, k), peers, error,
-            LIMITS["float32"],
-        )  # fmt: skip
+    return Drawn(
+        f"{batch}x{tokens}x{heads}x{size}", dtype, lambda: attention(q, k, v),
+        {name: partial(peer, its) for name, its in backends.items()}, error, 4 * LIMITS[dtype],
+    )  # fmt: skip
 
 
-def _rows(rng, bench, torch, norm=False) -> Iterator[Drawn]:
+def _image(rng, bench, torch, stacked=False) -> Drawn | None:
+    images = side(rng, 2, 4096) if stacked else 1
+    m, n = side(rng, 8, 512 if stacked else 8192), side(rng, 8, 512 if stacked else 8192)
+    r = min(m, n)
+    k = side(rng, 1, r)
+    if 4 * images * (m * r + r * n + m * n) > MOST_BYTES:
+        return None
+    shape = (images,) if stacked else ()
+    u, s, vt = (_random(torch, *shape, *its) for its in ((m, r), (r,), (r, n)))
+    peers = {}
+    if cupy := bench.peer("cupy"):
+        left, middle, right = map(cupy.asarray, (u, s, vt))
+        peers["CuPy"] = lambda: (left[..., :k] * middle[..., None, :k]) @ right[..., :k, :]
+    if stacked:
+        peers["torch.bmm"] = lambda: torch.bmm(u[..., :k] * s[:, None, :k], vt[:, :k])
+
+    def error(out):
+        rows = u[..., :64, :k].double() * s[..., None, :k].double()
+        return _relative(torch, out[..., :64, :], rows @ vt[..., :k, :].double())
+
+    return Drawn(
+        f"{f'{images}x' if stacked else ''}{m}x{n}x{k}", "float32",
+        lambda: reconstruct(u, s, vt, k), peers, error, LIMITS["float32"],
+    )  # fmt: skip
+
+
+def _rows(rng, bench, torch, norm=False) -> Iterator[Drawn | None]:
     functional, plain = torch.nn.functional, None
     if bench.peer("triton"):
         from course_recording.peers import triton as plain
@@ -306,142 +294,132 @@ def _rows(rng, bench, torch, norm=False) -> Iterator[Drawn]:
         return functional.gelu(y) if gelu else y
 
     compiled = torch.compile(one)
-    while True:
+
+    def problem() -> Drawn | None:
         rows, columns = side(rng, 1, 200_000), side(rng, 8, 131_072)
         dtype, gelu = str(rng.choice(FLOATS)), norm and bool(rng.integers(2))
         if 2 * rows * columns * (4 if dtype == "float32" else 2) > MOST_BYTES / 2:
-            continue
+            return None
         x = _random(torch, rows, columns, dtype=dtype)
         gamma, beta = (_random(torch, columns, dtype=dtype) for _ in range(2))
         given, out = (x, gamma, beta, gelu), torch.empty_like(x)
-        peers = {"eager": lambda g=given: one(*g), "compiled": lambda g=given: compiled(*g)}
+        peers = {"eager": lambda: one(*given), "compiled": lambda: compiled(*given)}
         if plain and norm:
-            peers["Triton"] = lambda g=given, out=out: plain.layer_norm(*g[:3], 1e-5, out, g[3])
+            peers["Triton"] = lambda: plain.layer_norm(x, gamma, beta, 1e-5, out, gelu)
         elif plain:
-            peers["Triton"] = lambda x=x, out=out: plain.softmax(x, out)
+            peers["Triton"] = lambda: plain.softmax(x, out)
 
-        def ours(x=x, gamma=gamma, beta=beta, gelu=gelu):
+        def ours():
             if norm:
                 return layer_norm(x, gamma, beta, activation="gelu" if gelu else None)
             return softmax(x)
 
-        def error(out, given=given):
-            rows, *parameters = (each.double() for each in (given[0][:64], *given[1:3]))
-            return _relative(torch, out[:64], one(rows, *parameters, given[3]))
+        def error(out):
+            rows, *parameters = (each.double() for each in (x[:64], gamma, beta))
+            return _relative(torch, out[:64], one(rows, *parameters, gelu))
 
         limit = LIMITS[dtype]
         if dtype == "float16" and not norm:  # subnormal numbers, 2**-24 apart
             limit += columns * 2.0**-25
-        shape = f"{rows}x{columns}{' gelu' if gelu else ''}"
-        yield Drawn(shape, dtype, ours, peers, error, limit)
+        return Drawn(f"{rows}x{columns}{' gelu' if gelu else ''}", dtype, ours, peers, error, limit)
+
+    return (problem() for _ in itertools.count())
 
 
-def _elements(rng, bench, torch, what) -> Iterator[Drawn]:
-    cupy, functional = bench.peer("cupy"), torch.nn.functional
-    functions = {"gelu": functional.gelu, "silu": functional.silu, "relu": functional.relu}
-    while True:
-        size, dtype = side(rng, 1, 250_000_000), str(rng.choice(FLOATS))
-        x = _random(torch, size, dtype=dtype)
-        shape, result = str(size), torch.empty(1, device="cuda")
-        there = cupy.asarray(x) if cupy and dtype != "bfloat16" else None
-        limit, peers = LIMITS[dtype], {}
-        if what == "activation":
-            name = str(rng.choice(list(functions)))
-            shape = f"{size} {name}"
-            peers["PyTorch"] = lambda x=x, f=functions[name]: f(x)
-
-            def ours(x=x, name=name):
-                return activation(x, name)
-
-            def error(out, x=x, f=functions[name]):
-                return _relative(torch, out[:65536], f(x[:65536].double()))
-        else:
-            named = {"sum": "sum", "max": "amax"}[what]
-            peers["PyTorch"] = lambda x=x, named=named: getattr(x, named)()
-            if there is not None:
-                peers["CuPy"] = lambda x=there, named=named: getattr(x, named.strip("a"))()
-
-            def ours(x=x, out=result):
-                return reduction(x, what, out=out)
-
-            def error(out, x=x, named=named):
-                right = getattr(x.double(), named)()
-                least = x.double().abs().sum() if what == "sum" else right.abs()
-                return float((out.double() - right).abs().max() / least.clamp_min(1e-30))
-
-            limit = LIMITS["float32"]
-        yield Drawn(shape, dtype, ours, peers, error, limit)
+def _activation(rng, bench, torch) -> Drawn:
+    size, dtype = side(rng, 1, 250_000_000), str(rng.choice(FLOATS))
+    x, name = _random(torch, size, dtype=dtype), str(rng.choice(["gelu", "silu", "relu"]))
+    peer = getattr(torch.nn.functional, name)
+    return Drawn(
+        f"{size} {name}", dtype, lambda: activation(x, name), {"PyTorch": lambda: peer(x)},
+        lambda out: _relative(torch, out[:65536], peer(x[:65536].double())), LIMITS[dtype],
+    )  # fmt: skip
 
 
-def _transposes(rng, bench, torch) -> Iterator[Drawn]:
+def _reduction(rng, bench, torch, what) -> Drawn:
+    size, dtype = side(rng, 1, 250_000_000), str(rng.choice(FLOATS))
+    x, result = _random(torch, size, dtype=dtype), torch.empty(1, device="cuda")
+    named = {"sum": "sum", "max": "amax"}[what]
+    peers = {"PyTorch": lambda: getattr(x, named)()}
     cupy = bench.peer("cupy")
-    while True:
-        m, n = side(rng, 1, 32_768), side(rng, 1, 32_768)
-        if 8 * m * n > MOST_BYTES:
-            continue
-        x = _random(torch, m, n)
-        peers = {"PyTorch": lambda x=x: x.t().contiguous()}
-        if cupy:
-            there = cupy.asarray(x)
-            peers["CuPy"] = lambda x=there: cupy.ascontiguousarray(x.T)
-        yield Drawn(
-            f"{m}x{n}", "float32", lambda x=x: transpose(x), peers,
-            lambda out, x=x: float((out != x.t()).sum()), 0.0,
-        )  # fmt: skip
+    if cupy and dtype != "bfloat16":
+        there = cupy.asarray(x)
+        peers["CuPy"] = lambda: getattr(there, what)()
+
+    def error(out):
+        right = getattr(x.double(), named)()
+        least = x.double().abs().sum() if what == "sum" else right.abs()
+        return float((out.double() - right).abs().max() / least.clamp_min(1e-30))
+
+    return Drawn(
+        f"{size}", dtype, lambda: reduction(x, what, out=result), peers, error, LIMITS["float32"]
+    )
 
 
-def _decompositions(rng, bench, torch, ranks=False) -> Iterator[Drawn]:
-    while True:
-        batch, m, n = side(rng, 1, 4096), side(rng, 8, 1024), side(rng, 8, 1024)
-        k = side(rng, 1, min(m, n) // 4)
-        if batch * m * n > 30_000_000 or batch * max(m, n) * min(m, n) ** 2 > 1e11:
-            continue
-        a = _random(torch, batch, m, n)
-        peers = {
-            driver: lambda a=a, d=driver: torch.linalg.svd(a, full_matrices=False, driver=d)
-            for driver in ("gesvda", "gesvdj", "gesvd")
-        }
-        foreseen = {
-            driver: (
-                lambda a=a, d=driver: torch.linalg.svd(a[:1], full_matrices=False, driver=d),
-                float(batch),
-            )
-            for driver in ("gesvdj", "gesvd")
-            # of few columns and rows gesvdj takes all matrices at once, else one after the other
-            if batch > 2 and not (driver == "gesvdj" and max(m, n) <= 32)
-        }
-        if ranks:
-            peers["svd_lowrank"] = lambda a=a, k=k: torch.svd_lowrank(a, k, niter=2)
+def _transpose(rng, bench, torch) -> Drawn | None:
+    m, n = side(rng, 1, 32_768), side(rng, 1, 32_768)
+    if 8 * m * n > MOST_BYTES:
+        return None
+    x = _random(torch, m, n)
+    peers = {"PyTorch": lambda: x.t().contiguous()}
+    if cupy := bench.peer("cupy"):
+        there = cupy.asarray(x)
+        peers["CuPy"] = lambda: cupy.ascontiguousarray(there.T)
+    return Drawn(
+        f"{m}x{n}", "float32", lambda: transpose(x), peers,
+        lambda out: float((out != x.t()).sum()), 0.0,
+    )  # fmt: skip
 
-        def error(found, a=a, k=k):
-            u, s, vt = (each[0].double() for each in found)
-            if not ranks:
-                return _relative(torch, (u * s) @ vt, a[0].double())
-            left = torch.linalg.vector_norm(a[0].double() - (u * s) @ vt)
-            least = torch.linalg.svdvals(a[0].double())[k:].square().sum().sqrt()
-            return float(left / least.clamp_min(1e-30)) - 1
 
-        yield Drawn(
-            f"{batch}x{m}x{n}{f' k={k}' if ranks else ''}", "float32",
-            (lambda a=a, k=k: rank_k(a, k)) if ranks else (lambda a=a: svd(a)), peers, error,
-            0.1 if ranks else 5e-6, foreseen, library.takes((batch, m, n), ranks),
-        )  # fmt: skip
+def _decomposition(rng, bench, torch, ranks=False) -> Drawn | None:
+    batch, m, n = side(rng, 1, 4096), side(rng, 8, 1024), side(rng, 8, 1024)
+    k = side(rng, 1, min(m, n) // 4)
+    if batch * m * n > 30_000_000 or batch * max(m, n) * min(m, n) ** 2 > 1e11:
+        return None
+    a = _random(torch, batch, m, n)
+
+    def peer(driver, some=a):
+        return torch.linalg.svd(some, full_matrices=False, driver=driver)
+
+    peers = {driver: partial(peer, driver) for driver in ("gesvda", "gesvdj", "gesvd")}
+    foreseen = {
+        driver: (partial(peer, driver, a[:1]), float(batch))
+        for driver in ("gesvdj", "gesvd")
+        # of few columns and rows gesvdj takes all matrices at once, else one after the other
+        if batch > 2 and not (driver == "gesvdj" and max(m, n) <= 32)
+    }
+    if ranks:
+        peers["svd_lowrank"] = lambda: torch.svd_lowrank(a, k, niter=2)
+
+    def error(found):
+        u, s, vt = (each[0].double() for each in found)
+        if not ranks:
+            return _relative(torch, (u * s) @ vt, a[0].double())
+        left = torch.linalg.vector_norm(a[0].double() - (u * s) @ vt)
+        least = torch.linalg.svdvals(a[0].double())[k:].square().sum().sqrt()
+        return float(left / least.clamp_min(1e-30)) - 1
+
+    return Drawn(
+        f"{batch}x{m}x{n}{f' k={k}' if ranks else ''}", "float32",
+        (lambda: rank_k(a, k)) if ranks else (lambda: svd(a)), peers, error,
+        0.1 if ranks else 5e-6, foreseen, library.takes((batch, m, n), ranks),
+    )  # fmt: skip
 
 
 #: Drawn problems without end, by the name of a part.
 FUNCTIONS = {
-    "product": _products,
-    "product with bias": lambda *given: _products(*given, extra=True),
-    "attention to 1,024": lambda *given: _attention(*given, 1024),
-    "attention to 8,192": lambda *given: _attention(*given, 8192),
-    "reconstruct": _images,
-    "reconstruct stacks": lambda *given: _images(*given, stacked=True),
+    "product": _each(_product),
+    "product with bias": _each(_product, True),
+    "attention to 1,024": _each(_attention, 1024),
+    "attention to 8,192": _each(_attention, 8192),
+    "reconstruct": _each(_image),
+    "reconstruct stacks": _each(_image, True),
     "layer_norm": lambda *given: _rows(*given, norm=True),
     "softmax": _rows,
-    "sum": lambda *given: _elements(*given, "sum"),
-    "max": lambda *given: _elements(*given, "max"),
-    "activation": lambda *given: _elements(*given, "activation"),
-    "transpose": _transposes,
-    "svd": _decompositions,
-    "rank_k": lambda *given: _decompositions(*given, ranks=True),
+    "sum": _each(_reduction, "sum"),
+    "max": _each(_reduction, "max"),
+    "activation": _each(_activation),
+    "transpose": _each(_transpose),
+    "svd": _each(_decomposition),
+    "rank_k": _each(_decomposition, True),
 }
