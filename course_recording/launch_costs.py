@@ -32,6 +32,7 @@ from typing import Any
 
 from course.backend import one_line
 from course.dispatch import graphs
+from course.kernels.steps import configured
 from course.measure import event_clock
 from course.measure.event_clock import footprint, is_torch
 from course.measure.roofline import bound, kinds, refuse_impossible
@@ -307,7 +308,7 @@ def ours(
     bench: Any, op: str, strategy: str, shape: str, make: Callable, arrays: tuple,
     alone: bool = True, **given: Any,
 ) -> None:  # fmt: skip
-    """Keep a program of the course: ``make(stream)`` gives its launches.
+    """Keep a program of the course: ``make()`` gives its launches.
 
     One launch gets its arrays as arguments, and alternates between copies. Several cannot, nor, not
     `alone`, one that works in place: their data is more than a cache holds, or the cache is emptied
@@ -315,7 +316,7 @@ def ours(
     """
 
     def queued(stream: Any) -> Callable[[], None]:
-        launches = make(stream)
+        launches = configured(make(), stream)
         bench.cuda.synchronize()  # their memory is filled, whatever the stream
 
         def whole(*_: Any) -> None:
@@ -325,7 +326,7 @@ def ours(
         return whole
 
     try:
-        launches = make(0)
+        launches = configured(make())
     except Exception as problem:  # a strategy that this GPU does not have
         bench.fail(f"{op} {strategy} {shape}", problem)
         return

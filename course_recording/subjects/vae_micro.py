@@ -18,13 +18,14 @@ counts as moving alone: its division by 255 is a change of unit.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from course.kernels import activation, transpose
 from course.kernels.gemm import float32 as matmul
-from course.kernels.steps import configured, shared_memory_limit
+from course.kernels.steps import Launch, shared_memory_limit
 from course_lessons.lesson16.parts import gather
 from course_models.training import adam, losses, rng
 from course_recording import peers
@@ -123,11 +124,7 @@ def product(bench, layout, sizes, small):
             about = {"operations": {"tensor_float32": products * work}}
             if products == 1:
                 about |= {"dtype": "tfloat32", "limit": TF32_LIMIT}
-
-        def make(stream, method=method):
-            launches = matmul.LADDER.launches(*arrays, out, layout=layout, method=method)
-            return configured(launches, stream)
-
+        make = partial(matmul.LADDER.launches, *arrays, out, layout=layout, method=method)
         ours(bench, op, method, shape, make, (*arrays, out), out=out, **given, **about)
     if not (torch := bench.peer("torch")):
         return
@@ -164,10 +161,7 @@ def transposed(bench, rows, columns, small):
              "bytes": 2 * image.nbytes}  # fmt: skip
     (on_gpu,), out, shape = there(bench, image), empty(bench, columns, rows), f"{rows}x{columns}"
     for method in transpose.LADDER:
-
-        def make(stream, method=method):
-            return configured(transpose.LADDER.launches(on_gpu, out, method=method), stream)
-
+        make = partial(transpose.LADDER.launches, on_gpu, out, method=method)
         ours(bench, "transpose", method, shape, make, (on_gpu, out), out=out, **given)
     if torch := bench.peer("torch"):
         pair = torch.empty(columns, rows, device=DEVICE), *tensors(torch, image)
@@ -185,12 +179,12 @@ def biases(bench, rows, columns, small):
     result, sums = empty(bench, rows, columns), empty(bench, columns)
     cases = {
         "add bias": (
-            lambda stream: configured(matmul.bias_launches(x_there, bias_there, result), stream),
+            partial(matmul.bias_launches, x_there, bias_there, result),
             (x_there, bias_there, result), added, 2 * x.nbytes + bias.nbytes,
         ),
         "bias gradient": (
-            lambda stream: configured(matmul.sum_launches(x_there, sums), stream),
-            (x_there, sums), total, x.nbytes + bias.nbytes,
+            partial(matmul.sum_launches, x_there, sums), (x_there, sums), total,
+            x.nbytes + bias.nbytes,
         ),
     }  # fmt: skip
     torch = bench.peer("torch")
@@ -214,11 +208,8 @@ def gathers(bench, rows, small):
     on_gpu = there(bench, images, order, np.zeros(2, np.int64))
     out, shape = empty(bench, rows, PIXELS), f"{rows}x{PIXELS}"
     grid = -(-PIXELS // 32), -(-rows // 8)
-
-    def make(stream):
-        return [(gather[grid, (32, 8), stream], (*on_gpu, 1, out))]
-
-    ours(bench, "gather", "each", shape, make, (*on_gpu, out), out=out, **given)
+    launch = Launch(gather, grid, (32, 8), (*on_gpu, 1, out))
+    ours(bench, "gather", "each", shape, lambda: [launch], (*on_gpu, out), out=out, **given)
     if torch := bench.peer("torch"):
         its = tensors(torch, images, order.astype(np.int64))
         theirs(bench, "gather", "torch", shape, lambda images, order: images[order].float() / 255,
@@ -258,13 +249,10 @@ def elements(bench, count):
         arrays = (x_there, out) if op in ("leaky relu", "sigmoid") else (grad_there, x_there, out)
         given = {"expected": right, "small": small, "bytes": 4 * size * len(arrays),
                  "operations": COST[op] * size}  # fmt: skip
+        ladder = activation.LADDER if len(arrays) == 2 else activation.GRADIENT
         for method in activation.LADDER:
-
-            def make(stream, method=method, arrays=arrays, op=op):
-                name = op.removesuffix(" gradient")
-                ladder = activation.LADDER if len(arrays) == 2 else activation.GRADIENT
-                return configured(ladder.launches(*arrays, name=name, method=method), stream)
-
+            name = op.removesuffix(" gradient")
+            make = partial(ladder.launches, *arrays, name=name, method=method)
             ours(bench, op, method, shape, make, arrays, out=out, **given)
         if torch:
             call, names = programs[op]
@@ -286,19 +274,13 @@ def samples(bench, count):
     )
     given = {"expected": m + module.exp(v / 2) * e, "small": small, "bytes": 16 * size,
              "operations": COST["sample"] * size}  # fmt: skip
-
-    def drawn(stream):
-        return configured(rng.launches(*on_gpu, z, noise), stream)
-
+    drawn = partial(rng.launches, *on_gpu, z, noise)
     ours(bench, "sample", "Philox", shape, drawn, (*on_gpu, z, noise), out=z, **given)
     (d_z,), out = there(bench, grad), empty(bench, size)
     backward = {"expected": module.asarray(grad).astype(np.float64) * e * module.exp(v / 2) / 2,
                 "small": small, "bytes": 16 * size,
                 "operations": COST["sample gradient"] * size}  # fmt: skip
-
-    def make(stream):
-        return configured(rng.gradient_launches(d_z, on_gpu[1], noise, out), stream)
-
+    make = partial(rng.gradient_launches, d_z, on_gpu[1], noise, out)
     ours(bench, "sample gradient", "each", shape, make, (d_z, noise, out), out=out, **backward)
     if torch := bench.peer("torch"):
         its = tensors(torch, mean, log_variance)
@@ -340,25 +322,15 @@ def a_loss(bench, name, shape, first, second, small):
             stagnates(bench, name, shape, arrays, out, float(total))
             continue
         limit = {"limit": 1e-2} if method == "atomics" else {}
-
-        def make(stream, method=method):
-            return configured(
-                losses.LADDER.launches(*arrays, out, name=name, method=method), stream
-            )
-
+        make = partial(losses.LADDER.launches, *arrays, out, name=name, method=method)
         ours(bench, name, method, shape, make, (*arrays, out), out=out, **given | limit)
     gradient, op = {"small": small, "expected": slope}, f"{name} gradient"
     gradient |= {"bytes": (12 if name == "bce" else 16) * size, "operations": COST[op] * size}
     d_first, d_second = empty(bench, size), empty(bench, size)
     for method in losses.BACKWARD if name == "bce" else ("each",):
-
-        def make(stream, method=method):
-            if name == "bce":
-                launches = losses.BACKWARD.launches(*arrays, d_first, scale=1.0, method=method)
-            else:
-                launches = losses.kl_launches(*arrays, d_first, d_second, 1.0)
-            return configured(launches, stream)
-
+        make = partial(losses.kl_launches, *arrays, d_first, d_second, 1.0)
+        if name == "bce":
+            make = partial(losses.BACKWARD.launches, *arrays, d_first, scale=1.0, method=method)
         ours(bench, op, method, shape, make, (*arrays, d_first), out=d_first, **gradient)
     if torch := bench.peer("torch"):
         of_torch(bench, torch, name, shape, tensors(torch, first, second), given, gradient)
@@ -412,15 +384,10 @@ def adams(bench, count):
     corrected = adam.corrections(1, 1e-3)
     for method in adam.LADDER:
         zeros = np.zeros(size, np.float32)
-        w, grad, first, second, factors = there(
-            bench, parameters, gradient, zeros, zeros, corrected
-        )
-
-        def make(stream, method=method, its=(w, grad, first, second, factors, w, first, second)):
-            return configured(adam.LADDER.launches(*its, method=method), stream)
-
-        arrays = w, grad, first, second
-        ours(bench, "adam", method, shape, make, arrays, alone=False, out=w, **given)
+        *arrays, factors = there(bench, parameters, gradient, zeros, zeros, corrected)
+        w, _, first, second = arrays
+        make = partial(adam.LADDER.launches, *arrays, factors, w, first, second, method=method)
+        ours(bench, "adam", method, shape, make, tuple(arrays), alone=False, out=w, **given)
     if not (torch := bench.peer("torch")):
         return
     for way in ("fused", "foreach"):
