@@ -736,12 +736,12 @@ for name, step in svd.LADDER.items():
 # <kbd>deepening</kbd> 5 minutes
 #
 # So far each sweep has become cheaper. Now: fewer of them. The rows of a photograph are all alike,
-# nearly parallel: bad to begin with. Could we hand Jacobi better rows?
+# nearly parallel. Could we hand Jacobi better rows?
 #
 # A **QR decomposition** writes a = Q R, with Q orthogonal and R triangular. It needs no sweeps, and
 # is cheap. Sixteen columns make 16 reflections, and the columns right of them take all 16 at once,
-# as matrix products. The singular values of R are those of a, as Q keeps lengths and angles. Then
-# once more, of Rᵀ: what comes out has rows from long to short, and they are nearly orthogonal.
+# as matrix products. The singular values of R are those of a, as Q keeps lengths and angles. Once
+# more, of Rᵀ: then rows come out from long to short, and nearly orthogonal.
 #
 # The photograph took 12 sweeps. How many after two QR decompositions?
 
