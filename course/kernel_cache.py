@@ -28,7 +28,7 @@ import threading
 import time
 import types as python
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -347,17 +347,6 @@ def _bound(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
-@contextlib.contextmanager
 def shortcuts() -> Iterator[None]:
     """What this thread compiles meanwhile takes them; other threads' compiles wait.
 
@@ -394,23 +383,17 @@ def shortcuts() -> Iterator[None]:
             known[key] = found
         return found
 
-    with global_compiler_lock, _without_collections():
+    with global_compiler_lock:
         get_asm_str, get_call_type = library.get_asm_str, function.get_call_type
         library.get_asm_str, function.get_call_type = text, call_type
+        collects = gc.isenabled()
+        gc.disable()
         try:
             yield
         finally:
             library.get_asm_str, function.get_call_type = get_asm_str, get_call_type
-
-
-def _by_shortcuts(compile_kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A kernel's method `compile` that takes them."""
-
-    def compile_quickly(signature: Any) -> Any:
-        with shortcuts():
-            return compile_kernel(signature)
-
-    return compile_quickly
+            if collects:
+                gc.enable()
 
 
 # --- kernels --------------------------------------------------------------------------------------
@@ -439,7 +422,7 @@ def cached(*kernels: Any) -> None:
         if hasattr(kernel, "_cache") and not isinstance(kernel._cache, DiskCache):
             kernel._cache = DiskCache(kernel)
             if not successor.is_chosen():
-                kernel.compile = _by_shortcuts(kernel.compile)
+                kernel.compile = shortcuts()(kernel.compile)
 
 
 def kernels_of(*modules: python.ModuleType) -> Iterator[Any]:

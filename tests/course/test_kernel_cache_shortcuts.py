@@ -28,7 +28,6 @@ def part(name):
 
 
 def insides():
-    """What of Numba is another while there are shortcuts."""
     library, function = part("codegen").CUDACodeLibrary, part("types").BaseFunction
     return library.get_asm_str, function.get_call_type, gc.isenabled()
 
