@@ -1,4 +1,4 @@
-"""Programs beside each other in CUDA graphs of PyTorch: checked, captured, replayed by turns.
+"""Programs beside each other in CUDA graphs of PyTorch: checked, captured, replayed interleaved.
 
 The calls of a graph alternate between copies of inputs and outputs, so that none finds its data in
 L2. In each round every graph is replayed once, and rows "peer / ours" have the median and the

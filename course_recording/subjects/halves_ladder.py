@@ -1,6 +1,6 @@
 """The ladder of products of float16, a step a row, beside cuBLAS in float16.
 
-As `course_recording.interleaved` says: in CUDA graphs of PyTorch, by turns with cuBLAS.
+As `course_recording.interleaved` says: in CUDA graphs of PyTorch, interleaved with cuBLAS.
 "roles, a tile a block" is the kernel of "roles" with as many blocks as tiles: not persistent.
 """
 

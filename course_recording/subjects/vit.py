@@ -1,7 +1,7 @@
 """A vision transformer, ViT-Base in float16: components, a block and the whole, beside PyTorch.
 
 All have the same weights, and are called by public functions with PyTorch's arrays, in CUDA graphs
-of PyTorch whose replays are by turns, as `course_recording.interleaved` says. "eager",
+of PyTorch whose replays are interleaved, as `course_recording.interleaved` says. "eager",
 "compiled" and "max-autotune" are PyTorch's; ratios over 1 say how much faster than the named peer
 ours is. Errors are relative, against PyTorch's model in float64 with the weights that float16
 holds.

@@ -1,4 +1,4 @@
-"""Programs in graphs, by turns: what is checked, replayed, refused and kept; PyTorch is made up."""
+"""Programs in graphs, interleaved: what is checked, replayed, refused, kept; PyTorch is made up."""
 
 import contextlib
 from types import SimpleNamespace
@@ -63,7 +63,7 @@ def program(milliseconds, value):
     return call
 
 
-def test_right_programs_are_replayed_by_turns_and_held_to_the_peer(torch):
+def test_right_programs_are_replayed_interleaved_and_held_to_the_peer(torch):
     bench = Bench("products", ROOFS, say=lambda _: None)
     programs = {"peer": program(3.0, 2.0), "ours": program(2.0, 2.0), "wrong": program(1.0, 2.5)}
     programs |= {"absent": lambda i: {}[i]}
