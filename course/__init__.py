@@ -7,6 +7,7 @@ needs no CUDA library.
 from importlib.util import find_spec
 from pathlib import Path
 
+from course import old_names
 from course.lazy import face
 
 _simulator = getattr(find_spec("warpsim"), "origin", None)
@@ -15,6 +16,7 @@ if _simulator and not Path(_simulator).with_name("magic.py").exists():
         f"{_simulator} hides the course's simulator, which has that name: rename it or its folder, "
         "restart the kernel"
     )
+old_names.install()
 
 __version__ = "0.1.0"
 

@@ -75,8 +75,9 @@ def installed_packages() -> set[str]:
 
 def _forget(packages: set[str]) -> None:
     """Take packages and all below them out of the running kernel: the next import reads files."""
-    for name in list(sys.modules):
-        if name.split(".")[0] in packages:
+    for name, module in list(sys.modules.items()):
+        known = name, getattr(module, "__name__", name)  # by an old name, too
+        if any(its.split(".")[0] in packages for its in known):
             del sys.modules[name]
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from course import old_names
+
 
 def face(
     package: str, names_in: Mapping[str, str]
@@ -26,14 +28,20 @@ def face(
     >>> __getattr__, __dir__, __all__ = face(__name__, {"course.images.reading": "load_image"})
     """
 
+    old = old_names.elsewhere(package)
     home = {name: module for module, names in names_in.items() for name in names.split()}
 
     def load(name: str) -> Any:
-        if name not in home:
-            raise AttributeError(
-                f"module {package!r} has no attribute {name!r}; it has {', '.join(sorted(home))}"
-            )
-        module = home[name]
+        try:
+            module = home[name]
+        except KeyError:
+            try:
+                return old(name)
+            except AttributeError:
+                raise AttributeError(
+                    f"module {package!r} has no attribute {name!r}; it has "
+                    f"{', '.join(sorted(home))}"
+                ) from None
         own = module == package
         value = import_module(f"{package}.{name}") if own else getattr(import_module(module), name)
         setattr(sys.modules[package], name, value)

@@ -12,10 +12,11 @@ ALLOWED = {
     "warpsim/run": "warpsim/code warpsim/ptx +warpsim/draw warpsim/host",
     "warpsim": "+warpsim/run",
     "course/files": "",
-    "course/lazy": "",
+    "course/old_names": "",
+    "course/lazy": "course/old_names",
     "course/colab": "",
     "course/stopping": "",
-    "course": "course/lazy warpsim",
+    "course": "course/lazy course/old_names warpsim",
     "course/driver": "warpsim/host",
     "course/successor": "warpsim/core warpsim/ptx",
     "course/kernel_cache": "course/files course/successor warpsim/core warpsim/ptx",
@@ -46,11 +47,11 @@ ALLOWED = {
     "course/__main__": "course/stopping",
     "course_models": "course/files",
     "course_models/common": "course/files",
-    "course_models/digits": "course_models course/files",
+    "course_models/digits": "course_models course/files course/old_names",
     "course_models/patches": "+course/kernels/gemm",
     "course_models/training": "+course/kernels/reduce",
     "course_models/spectral": "+course/kernels/activation course_models course_models/common "
-    "course/files",
+    "course/files course/old_names",
     "course_models/vae": "+course/kernels/gemm course_models/training course_models/digits "
     "course_models course/files",
     "course_models/vit": "+course/kernels/gemm course/kernels/norm course/kernels/attention "

@@ -1,5 +1,6 @@
 """Folders and files of a learner's own beside a notebook, where the course came as a wheel."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import zipfile
 
 import pytest
 
+from course.old_names import MOVED
 from tools import address
 from tools.notebooks import lessons
 
@@ -92,3 +94,22 @@ def test_what_hides_a_package_is_named_and_not_run(python, tmp_path, own, folder
     said = python("-c", cells)  # which finds files where a kernel finds them
     assert said.startswith(f"{file} hides the course")
     assert said.endswith("rename it or its folder, restart the kernel\n")
+
+
+def test_imports_of_all_lessons_work_by_their_old_names(python):
+    back = sorted(((new, old) for old, new in MOVED.items()), key=lambda pair: -len(pair[0]))
+    pairs = set()
+    for path in lessons.paths():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module != "course.torch":
+                for name in node.names:
+                    whole = f"{node.module}.{name.name}"
+                    for new, old in back:
+                        if whole.startswith(f"{new}."):
+                            before, _, last = f"{old}{whole[len(new) :]}".rpartition(".")
+                            pairs.add((f"from {before} import {last} as a", f"from {node.module} "
+                                       f"import {name.name} as b"))  # fmt: skip
+                            break
+    assert len(pairs) > 40
+    lines = [f"{old}; {new}; assert a is b, {old!r}" for old, new in sorted(pairs)]
+    python("-W", "ignore", "-c", "\n".join(["import course", *lines]))

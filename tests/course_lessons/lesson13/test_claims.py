@@ -8,9 +8,9 @@ import pytest
 from course import recorded_roofs
 from course.kernels import norm
 from course.measure.recorded import recorded
+from course.plots import original
 from course_lessons.lesson13 import pictures, profile
 from course_lessons.lesson13.digits import network as cnn
-from course_lessons.lesson13.plots import original
 from course_models import digits
 from tests.course_lessons.lesson10.test_claims import of
 
