@@ -183,7 +183,7 @@ def explain(
         if got.size > 1 and isinstance(value, np.ndarray) and _same(got, value, expected):
             return f"It holds {input_name}, unchanged."
     if threads is None and _is_fixed(got, expected, [*others()]):
-        return "It is the same whatever is given."
+        return "It is the same in every case that is wrong."
     sentence = _looks(got, expected, wrong, threads)
     if sentence is None:
         return None
@@ -333,7 +333,7 @@ def _partly_right(wrong: np.ndarray, threads: int | None) -> str | None:
         if not wrong[:side, :side].any() and wrong[side:].all() and wrong[:, side:].all():
             return (
                 f"Only the square part, {side} x {side}, is right. "
-                "A row is compared with the number of columns, or a column with that of rows."
+                "Is a row compared with the number of columns, or a column with that of rows?"
             )
     sides = [side.any() for side in (wrong[0], wrong[-1], wrong[..., 0], wrong[..., -1])]
     inside = wrong[1:-1, 1:-1] if wrong.ndim == 2 else wrong

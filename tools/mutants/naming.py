@@ -36,7 +36,7 @@ CAUSE = re.compile(
     "the square roots of|Shifted by one|Only the first block's|Only the square part|on the border|"
     "unchanged|Every element is 0|rounding explains|changed too little|one too large|guard it with|"
     "exchanged|swapped|ends without|has no `return`|had not ended|does not end|"
-    "the same whatever is given|That is the last batch alone|Nothing was added|"
+    "the same in every case that is wrong|That is the last batch alone|Nothing was added|"
     r"Line \d+(?: of `\w+`)? decides: "
 )
 
