@@ -125,8 +125,7 @@ def test_a_kernel_names_what_it_likes(seed):
         {"device": "exchange"}, {"device": "frame"}, {"device": "_value1"}, {"kernel": "float64"},
         {"device": "divide", "helper": "divide_"}, {"kernel": "int64"}, {"v": "slice"},
         {"w": "_s_x"}, {"tup": "_m_v"}, {"helper": "_base1"}, {"arr": "v_float64"},
-        {"device": "state", "helper": "state_", "kernel": "memory"}, {"const": "control"},
-        {"glob": "exchange"},
+        {"device": "state", "helper": "state_", "kernel": "memory"}, {"helper": "memory"},
     ],
     ids=str,
 )  # fmt: skip
