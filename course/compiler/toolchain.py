@@ -21,7 +21,6 @@ from typing import Any
 from course import backend, successor
 from course import installed as toolkits
 from course.installed import CLONE, install_command, installed_as
-from course.kernel_cache import shortcuts
 from warpsim.host import gpus
 
 COMPILED_WITH = "13.0"  # the toolkit's release in the extra compile
@@ -243,6 +242,8 @@ def compile_kernel(
     numba_cuda = require()
     if successor.is_chosen():
         return successor.codes(function, signature, target, lto, **options)
+    from course.kernel_cache import shortcuts  # here: it imports numba.cuda
+
     given = {"device": False, "abi": "numba", "cc": _numbers(target), **options}
     with device_answers(capability(target)), shortcuts():
         if not lto:
