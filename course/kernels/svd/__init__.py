@@ -132,7 +132,8 @@ def rank_k(
     power : int
         Power steps: each makes the error smaller, down to the least possible one.
     seed : int
-        Of the random sketch.
+        Of the random sketch. "auto" takes none for matrices whose shorter side is at most 128: it
+        decomposes them whole, and `power` and `seed` change nothing.
     method : str
         Of `rank_k.ladder.names`, for the small SVD; "auto" hands to cuSOLVER where `svd` does,
         matrices whose shorter side is 81 to 128, and one matrix with up to 256: no kernels need
