@@ -93,7 +93,8 @@ def ours(bench, data, activation, methods, expected):
         arguments = x, gamma, beta, np.float32(EPS), out
 
         def queued(stream, method=method, arguments=arguments):
-            return one_call(prepared(*arguments, method, activation, stream), arguments)
+            launches = prepared(*arguments, method, activation, stream)
+            return launch_costs.one_call(launches, arguments)
 
         launch_costs.variant(
             bench, name, method, queued(0), arguments, out=out, expected=expected, queued=queued,
@@ -124,19 +125,6 @@ def in_torch_memory(bench, torch, names, arguments, expected, work):
         bench, name, f"{method}, in PyTorch's memory", call, arguments[:-1], expected=expected,
         **work,
     )  # fmt: skip
-
-
-def one_call(launches, given):
-    """A step's launches, one or more, as a function of what they were prepared for."""
-    if len(launches) == 1:
-        return launches[0][0]
-    places = {id(argument): place for place, argument in enumerate(given)}
-
-    def call(*arguments):
-        for launch, own in launches:
-            launch(*(arguments[places[id(a)]] if id(a) in places else a for a in own))
-
-    return call
 
 
 def beside(bench, data, activation, expected):

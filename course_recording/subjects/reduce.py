@@ -43,13 +43,8 @@ def one_reduction(bench, size, kind):
     for name in reduce.LADDER:
 
         def queued(stream, name=name):
-            calls = configured(reduce.LADDER.launches(there, out, kind=kind, method=name), stream)
-
-            def call(x, out):
-                for launch, arguments in calls:
-                    launch(*arguments)
-
-            return call
+            launches = reduce.LADDER.launches(there, out, kind=kind, method=name)
+            return launch_costs.one_call(configured(launches, stream), (there, out))
 
         launch_costs.variant(
             bench, kind, name, queued(0), (there, out), out=out, queued=queued, **work

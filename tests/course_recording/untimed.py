@@ -2,7 +2,7 @@
 
 import inspect
 
-from course_recording.frame import FLOAT32_LIMIT, Bench
+from course_recording.frame import FLOAT32_LIMIT, Bench, poison
 from tests.course_recording.fake_gpu import ROOFS
 
 
@@ -20,7 +20,25 @@ class Untimed(Bench):
             self, kernel, variant, call, args, expected=0, shape=shape, bytes=bytes, **more
         )
         error = self.check(call, args, expected, out=out, limit=limit)
+        self.check_elsewhere(call, args, expected, out=out, limit=limit)
         self.figure(kernel, variant, shape, dtype, f"{bytes} bytes", "relative", error)
+
+    def check_elsewhere(self, call, args, expected, *, out, limit):
+        """The clock hands copies by turns: the program must read and write those."""
+        arrays = [place for place, one in enumerate(args) if hasattr(one, "copy_to_host")]
+        kept = [(place, args[place], args[place].copy_to_host()) for place in arrays]
+        given = list(args)
+        for place, array, values in kept:
+            given[place] = self.cuda.to_device(values)
+            if array is out:
+                out = given[place]
+        for _, array, _ in kept:
+            poison(array, self.cuda)
+        try:
+            self.check(call, given, expected, out=out, limit=limit)
+        finally:
+            for _, array, values in kept:
+                array.copy_to_device(values)
 
     def peer(self, name):
         return None
