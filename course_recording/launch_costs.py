@@ -51,22 +51,6 @@ METRICS = ("events", "queued", "graph", "graph launch", f"graph of {TOGETHER}")
 Queued = Callable[[Any], Callable[..., Any]]
 
 
-def one_call(launches: Sequence[tuple[Any, Sequence[Any]]], given: Sequence[Any]) -> Callable:
-    """A step's launches, one or more, as a function of what they were prepared for.
-
-    The clock hands it copies by turns, so that data that would fit into L2 is not found there.
-    """
-    places = {id(argument): place for place, argument in enumerate(given)}
-    if len(launches) == 1 and [*map(id, launches[0][1])] == [*places]:
-        return launches[0][0]
-
-    def call(*arguments: Any) -> None:
-        for launch, own in launches:
-            launch(*(arguments[places[id(a)]] if id(a) in places else a for a in own))
-
-    return call
-
-
 def variant(
     bench: Any,
     kernel: str,

@@ -13,7 +13,7 @@ from course.kernels.norm.backward import BACKWARD
 from course.kernels.norm.first_steps import REGISTERS
 from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, prepared
 from course.kernels.norm.registers import short_config
-from course.kernels.steps import configured, hopper_refusal, shared_memory_limit
+from course.kernels.steps import configured, hopper_refusal, one_call, shared_memory_limit
 from course_recording import launch_costs, peers
 from course_recording.peers import cuda_cpp as cuda_cpp_norm
 
@@ -93,8 +93,7 @@ def ours(bench, data, activation, methods, expected):
         arguments = x, gamma, beta, np.float32(EPS), out
 
         def queued(stream, method=method, arguments=arguments):
-            launches = prepared(*arguments, method, activation, stream)
-            return launch_costs.one_call(launches, arguments)
+            return one_call(prepared(*arguments, method, activation, stream), arguments)
 
         launch_costs.variant(
             bench, name, method, queued(0), arguments, out=out, expected=expected, queued=queued,

@@ -8,7 +8,7 @@ launches decide: there every program has the rows of `course_recording.launch_co
 import numpy as np
 
 from course.kernels import reduce, softmax
-from course.kernels.steps import configured
+from course.kernels.steps import configured, one_call
 from course_recording import launch_costs, peers
 
 SMALL, ORIGINAL = 1 << 20, (4096, 1024)  # where launches are taken apart
@@ -44,7 +44,7 @@ def one_reduction(bench, size, kind):
 
         def queued(stream, name=name):
             launches = reduce.LADDER.launches(there, out, kind=kind, method=name)
-            return launch_costs.one_call(configured(launches, stream), (there, out))
+            return one_call(configured(launches, stream), (there, out))
 
         launch_costs.variant(
             bench, kind, name, queued(0), (there, out), out=out, queued=queued, **work

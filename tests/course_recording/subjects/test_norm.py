@@ -9,8 +9,7 @@ from course import gpu
 from course.backend import cuda
 from course.kernels.norm.backward import BACKWARD
 from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, prepared
-from course.kernels.steps import shared_memory_limit
-from course_recording import launch_costs
+from course.kernels.steps import one_call, shared_memory_limit
 from course_recording.frame import WrongResult
 from course_recording.peers import cuda_cpp
 from course_recording.subjects import norm as bench_norm
@@ -65,7 +64,7 @@ def test_the_bench_times_a_step_of_two_launches_with_what_it_is_given(monkeypatc
     assert len(launches) == 2  # four copies of gamma and beta, and rows that begin anywhere
     other = tuple(cuda.to_device(2 * array) for array in data)
     other += given[3], cuda.to_device(np.zeros_like(data[0]))
-    launch_costs.one_call(launches, given)(*other)
+    one_call(launches, given)(*other)
     doubled = exact(*(2 * array for array in data), "gelu")
     assert_close(other[-1].copy_to_host(), doubled)
     bench_norm.ours(frame, data, "gelu", (REGISTERS_AND_SHARED,), exact(*data, "gelu"))
