@@ -3,7 +3,17 @@
 import numpy as np
 
 from course.checks.exercises import Case, Tolerance
-from course_lessons.cases import block_of_two, drawn, empty, extent, factors, normal, uniform, unit
+from course_lessons.cases import (
+    block_of_two,
+    drawn,
+    empty,
+    extent,
+    factors,
+    normal,
+    turn,
+    uniform,
+    unit,
+)
 from course_lessons.edits import LessonKernel
 from warpsim.core.words import count
 
@@ -62,14 +72,19 @@ LessonKernel.declare(
 # --- rebuild: a photograph from its layers --------------------------------------------------------
 
 
-def _layers(rows, columns, values, k, block=(16, 16)):
-    arguments = drawn(**factors(rows, columns, values), k=k, out=empty(rows, columns))
+def _layers(rows, columns, values, k, block=(16, 16), scale=1.0):
+    of = factors(rows, columns, values)
+    arguments = drawn(
+        u=of["u"], s=lambda rng: np.float32(scale) * of["s"](rng), vt=of["vt"], k=k,
+        out=empty(rows, columns),
+    )  # fmt: skip
     return Case(f"{rows} x {columns}, k = {k}", arguments, block=block)
 
 
 def _some_layers(rng):
     rows, columns, values = extent(rng, 1, 70), extent(rng, 1, 70), extent(rng, 1, 140)
-    return _layers(rows, columns, values, extent(rng, 1, values), block=block_of_two(rng))
+    k, scale = extent(rng, 1, values), 1e-6 if turn(rng) == 1 else 1.0
+    return _layers(rows, columns, values, k, block=block_of_two(rng), scale=scale)
 
 
 LessonKernel.declare(
@@ -105,7 +120,7 @@ def _numbers(n, block):
 
 def _some_numbers(rng):
     block = extent(rng, 1, 300)
-    return _numbers(block * extent(rng, 1, 9), block)
+    return _numbers(block * extent(rng, 1, 40), block)
 
 
 LessonKernel.declare(

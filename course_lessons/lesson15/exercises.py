@@ -85,8 +85,8 @@ def _backward_case(rows, columns, spread=1.0, measured=False, of_dy=1.0):
 
 
 def _any_backward(rng):
-    rows, columns = extent(rng, 1, 12), int(rng.integers(1, 600))
-    return _backward_case(rows, columns, rng.uniform(0, 8), of_dy=10 ** rng.uniform(-3, 3))
+    rows, columns = extent(rng, 1, 12), extent(rng, 1, 1200)
+    return _backward_case(rows, columns, rng.uniform(0, 8), of_dy=10 ** rng.uniform(-9, 3))
 
 
 LessonKernel.declare(
@@ -200,7 +200,8 @@ def _any_element(rng):
     index, strides = tuple(int(rng.integers(length)) for length in shape), None
     if rng.random() < 0.5:
         wider = in_c_order(tuple(length + int(rng.integers(3)) for length in shape), size)
-        strides = tuple(int(rng.choice([1, 2, -1, 0])) * step for step in rng.permutation(wider))
+        steps = rng.permutation(wider).tolist()
+        strides = tuple(int(rng.choice([1, 2, -1, 0])) * step for step in steps)
     return fixed(
         f"shape {shape}, {size} bytes an element, strides {strides}",
         array=_interface(int(rng.integers(1 << 40)) * 16, shape, strides, f"|V{size}"),
@@ -344,7 +345,7 @@ _CUBE = _checked("a cube with half its gradient", lambda x: x**3, lambda dy, x: 
 
 
 def _any_gradient(rng):
-    """A cube and a wave, and a gradient that is wrong by another share in each element.
+    """A cube and a wave, and a gradient that is wrong, or almost right, in each element.
 
     Or a listed case with other numbers: what an answer has kept is wrong then.
     """
@@ -352,7 +353,7 @@ def _any_gradient(rng):
         return _CUBE
     shape = tuple(extent(rng, 2, 9) for _ in range(rng.integers(1, 4)))
     a, b, c = rng.uniform(0.5, 2, 3)
-    wrong = rng.uniform(0.25, 3, shape)
+    wrong = 1 + rng.choice([1, 1e-3]) * rng.uniform(-0.75, 2, shape)
     return _checked(
         f"a x³ + b sin(c x) of shape {shape}",
         lambda x: a * x**3 + b * np.sin(c * x),
@@ -376,7 +377,9 @@ FunctionExercise.declare(
     drawer=_any_gradient,
     drawn=20,
     dtype=np.float64,
-    tolerance=Tolerance(2**26, "the difference of two near numbers loses half of the digits"),
+    tolerance=Tolerance(
+        2**26, "the difference of two near numbers loses half of the digits", lambda h: 1.0
+    ),
     hints={
         "wrong-result": "Two numbers: ((forward(x + h d) - forward(x - h d)) dy), summed, by 2 h; "
         "and (backward(dy, x) d), summed. Return |one - other| by the larger size.",

@@ -200,9 +200,8 @@ def judge_plans(answer: Any, x: Sequence[Tensor], plans: dict, prepare: Any) -> 
                 "which is given, not in a dict of your own: the check begins with an empty one."
             )
         if not _fits(plan, one):
-            return f"Call {place} got a plan that was made for another tensor: " + _differ(
-                plan.x, one
-            )
+            told = _differ(plan.x, one, any(_looks(old.x) == _looks(one) for old in held))
+            return f"Call {place} got a plan that was made for another tensor: {told}"
         same = [earlier for earlier in x[:place] if _looks(earlier) == _looks(one)]
         if so_far > made and same:
             return f"Call {place} made a plan, {_needless(plan, one, same[-1], held_before)}"
@@ -247,18 +246,21 @@ def _needless(plan: Plan, one: Tensor, before: Tensor, held: Sequence[Plan]) -> 
     )
 
 
-def _differ(one: Tensor, other: Tensor) -> str:
+def _differ(one: Tensor, other: Tensor, there: bool) -> str:
+    """What differs, and that the key lacks it, unless a plan for the other is there."""
+    fix = "`plans` has one for this tensor, too: return the one of its key, plans[key]."
     for name, why in DIFFERENT.items():
         if getattr(one, name) != getattr(other, name):
             are = "are" if name == "strides" else "is"
+            lacks = f"The key lacks the {name}, or a part: put x.{name} into it."
             return (
                 f"its {name} {are} {getattr(one, name)}, this one's {are} {getattr(other, name)}, "
-                f"so {why}. The key lacks the {name}, or a part: put x.{name} into it."
+                f"so {why}. {fix if there else lacks}"
             )
+    lacks = "The key lacks what the address leaves over 16, x.address % 16."
     return (
         f"its address leaves {one.address % 16} over 16, this one's {other.address % 16}. Wide "
-        "loads take 16 bytes from addresses that are multiples of 16. The key lacks what the "
-        "address leaves over 16, x.address % 16."
+        f"loads take 16 bytes from addresses that are multiples of 16. {fix if there else lacks}"
     )
 
 
@@ -358,11 +360,12 @@ def judge_launch(
             f"row: {blocks}, which is -(-rows // 4), rounded up."
         )
     if names != [one.name for one in tensors]:
-        return f"The kernel takes all of `tensors`, in their order; it got {', '.join(names)}."
+        got = ", ".join(names) or "none"
+        return f"The kernel takes all of `tensors`, in their order; it got {got}."
     if answer.waits:
         return (
             f"Your function called {answer.waits[0]}: the host waits then until the GPU has done "
-            "all its work. A launch returns at once; the stream keeps the order."
+            "what it was given. A launch returns at once; the stream keeps the order."
         )
     return _on_other_stream(stream, torch.cuda.current_stream().cuda_stream)
 
@@ -388,7 +391,7 @@ def call_both_ways(answer: Callable[..., Any], arguments: tuple[Any, ...]) -> An
     """The result of an operator's forward pass, and the gradient of its backward pass."""
     torch, run, *kernels = arguments
     made = answer(torch, run, *kernels)
-    if made is None or not hasattr(made, "forward") or not hasattr(made, "backward"):
+    if not isinstance(made, type) or not hasattr(made, "forward") or not hasattr(made, "backward"):
         return made
     ctx, x, dy = Context(), torch.x.copy(), torch.dy.copy()
     y = made.forward(ctx, x)
@@ -396,6 +399,8 @@ def call_both_ways(answer: Callable[..., Any], arguments: tuple[Any, ...]) -> An
     if not run.launched and not kept:
         return None
     dx = made.backward(ctx, dy)
+    if isinstance(dx, tuple) and dx and all(one is None for one in dx[1:]):  # as PyTorch takes it
+        dx = dx[0]
     given = {"x": (x, torch.x), "dy": (dy, torch.dy)}
     changed = [name for name, (now, before) in given.items() if not np.array_equal(now, before)]
     return {"y": y, "dx": dx, "kept": kept, "launched": list(run.launched), "changed": changed}
@@ -436,5 +441,5 @@ def judge_both_ways(
 
 
 def _near(given: Any, right: np.ndarray) -> bool:
-    given = np.asarray(given)
-    return given.shape == right.shape and np.allclose(given, right, rtol=1e-4, atol=1e-5)
+    same = isinstance(given, np.ndarray) and given.shape == right.shape
+    return same and np.allclose(given, right, rtol=1e-4, atol=1e-5)

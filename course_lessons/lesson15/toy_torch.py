@@ -64,11 +64,12 @@ class Log:
     waits: list[str] = field(default_factory=list)
 
 
+@dataclass
 class Stream:
     """One of Numba's streams, known by its number; 0 is the default stream."""
 
-    def __init__(self, log: Log, number: int) -> None:
-        self._log, self.number = log, number
+    _log: Log = field(repr=False)
+    number: int
 
     def synchronize(self) -> None:
         """Make the host wait."""

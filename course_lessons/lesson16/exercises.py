@@ -97,9 +97,10 @@ LessonKernel.declare(
 # --- a sample of a code ---------------------------------------------------------------------------
 
 
-def _codes(size, blocks, seed=5, step=11, measured=False):
+def _codes(size, blocks, seed=5, step=11, measured=False, spread=1):
     arguments = drawn(
-        mean=normal(size), log_variance=normal(size), counter=np.array([seed, step]),
+        mean=normal(size), log_variance=lambda rng: np.float32(spread) * normal(size)(rng),
+        counter=np.array([seed, step]),
         z=empty(size), noise=empty(size),
     )  # fmt: skip
     name = f"{size:,} number{'s' * (size > 1)}, {blocks} block{'s' * (blocks > 1)}"
@@ -109,7 +110,8 @@ def _codes(size, blocks, seed=5, step=11, measured=False):
 
 def _any_codes(rng):
     seed, step = int(rng.integers(1 << 62)), int(rng.integers(1 << 30))
-    return _codes(extent(rng, 1, 20_000), extent(rng, 1, 12), seed, step)
+    sizes = extent(rng, 1, 20_000), extent(rng, 1, 12)
+    return _codes(*sizes, seed, step, spread=rng.choice([1, 12]))
 
 
 def _sample(mean, log_variance, counter):
@@ -175,11 +177,12 @@ LessonKernel.declare(
 def _weights(size, step=3, more=0, rate=0.1, near=1.0, measured=False):
     """Moments as they are after some steps; `more` blocks of threads that have no weight.
 
-    Beside gradients near 1e-7 epsilon counts.
+    Beside gradients near 1e-7 epsilon counts; a few are 0, and their weights move, too.
     """
 
     def small(rng):
-        return np.float32(near) * rng.standard_normal(size, dtype=np.float32)
+        numbers = np.float32(near) * rng.standard_normal(size, dtype=np.float32)
+        return numbers * (rng.random(size) < 0.95)
 
     def second(rng):
         squares = rng.random(size, dtype=np.float32) * np.float32(0.1) + np.float32(0.01)
@@ -355,6 +358,9 @@ def _any_works(rng):
     """Operations on few arrays, so that many read, or write, the same; on many, too."""
     if rng.random() < 0.5:
         return _late_and_early(rng)
+    if rng.random() < 0.2:
+        many = [(f"work {n}", ("x",), (f"new {n}",)) for n in range(extent(rng, 5, 40))]
+        return fixed(f"{len(many)} operations that read one array", work=many)
     arrays = list("abcdefghijklmnop")[: extent(rng, 2, 16)]
 
     def some(least):

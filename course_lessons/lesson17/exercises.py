@@ -27,7 +27,7 @@ def _to_split(name, scale, largest=None, shape=(9, 7)):
 
 
 def _any_to_split(rng):
-    scale = 2.0 ** rng.integers(-20, 25)
+    scale = 2.0 ** rng.integers(-60, 60)
     largest = scale * rng.choice([-1, 1]) * rng.choice([1, 0.9999999, 5000, rng.uniform(1, 2)])
     shape = extent(rng, 1, 70), extent(rng, 1, 70)
     return _to_split(f"{shape}, up to {largest:.8g}, others to {scale:g}", scale, largest, shape)
@@ -289,7 +289,7 @@ LessonKernel.declare(
 
 
 def _any_tile(rng):
-    down, across = (int(rng.choice([extent(rng, 1, 9), rng.integers(200)])) + 1 for _ in range(2))
+    down, across = (int(rng.choice([extent(rng, 1, 9), rng.integers(1, 200)])) for _ in range(2))
     number, band = int(rng.integers(down * across)), extent(rng, 1, down + 9)
     if turn(rng) == 1 and rng.random() < 0.3:
         number = 0

@@ -21,7 +21,8 @@ def split(answer, x):
         if not np.isfinite(part).all():
             return f"{name} has infinite elements: a half ends at 65,504. Choose a smaller power."
     if power.shape != () or not power > 0 or np.frexp(float(power))[0] != 0.5:
-        return f"power is {answer[2]}: it must be one power of two, so that no bit is lost by it."
+        power = brief(answer[2])
+        return f"power is {power}: it must be one power of two, so that no bit is lost by it."
     largest = float(np.abs(x).max())
     back = (upper.astype(np.float64) + lower.astype(np.float64)) / float(power)
     off = float(np.abs(back - x.astype(np.float64)).max()) / largest

@@ -35,7 +35,7 @@ def _any_tiles(rng):
     name = f"{len(counts)} tiles" + f" that rise by {rising}" * bool(rising)
     return _tiles(
         name + ", one key far above" * (above is not None), *counts, size=extent(rng, 1, 33),
-        shift=rng.choice([0, 200, -2000]), spread=10 ** rng.uniform(-1, 2), rising=rising,
+        shift=rng.choice([0, 200, -2000, -1e12]), spread=10 ** rng.uniform(-1, 2), rising=rising,
         above=above,
     )  # fmt: skip
 
@@ -88,9 +88,13 @@ FunctionExercise.declare(
 
 def _heads(name, images, tokens, heads, spread=1.0, scale=0.25, apart=0, measured=False):
     size = images, tokens, heads, SIZE
-    q, k = (halves(*size, mean=mean, spread=spread) for mean in (apart, -apart))
+
+    def around(mean):  # whole numbers, where sums are large: they are exact then
+        make = halves(*size, mean=mean, spread=spread)
+        return (lambda rng: np.rint(make(rng))) if apart else make
+
     arguments = drawn(
-        q=q, k=k, v=halves(*size),
+        q=around(apart), k=around(-apart), v=halves(*size),
         scale=np.float32(scale), out=empty(images, tokens, heads * SIZE, dtype=np.float16),
     )  # fmt: skip
     return Case(name, arguments, QUERIES, (-(-tokens // QUERIES), heads, images), measured=measured)
@@ -113,8 +117,9 @@ def _dwarfed(name, half):
 def _any_heads(rng):
     tokens, heads = extent(rng, 1, 70), int(rng.integers(1, 4))
     name = f"{tokens} tokens, heads: {heads}"
-    spread, scale = 8 if turn(rng) == 0 else rng.choice([0.5, 1]), rng.choice([0.2, 0.5, 1])
-    low = 8 if turn(rng) == 1 else 0  # all scores far below 0
+    low = 60 if turn(rng) == 1 else 0  # all scores far below 0, at -14,400 or lower
+    spread = 8 if turn(rng) == 0 else rng.choice([0.5, 1])
+    scale = rng.choice([0.25 if low else 0.2, 0.5, 1])
     return _heads(name, int(rng.integers(1, 3)), tokens, heads, spread, scale, low)
 
 

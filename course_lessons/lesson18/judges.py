@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ def call_with_gemm(answer: Callable, arguments: tuple) -> Any:
         return None
     own = all(any(np.shares_memory(its, one) for one in (a, b, result)) for call in given
               for its in call)  # fmt: skip
-    return {"calls": len(given), "own": own, "out": left}
+    return {"calls": len(given), "own": own, "out": left, "later": result}
 
 
 def judge_product(answer: dict, a: np.ndarray, b: np.ndarray, **_: Any) -> str | None:
@@ -95,10 +96,12 @@ def judge_product(answer: dict, a: np.ndarray, b: np.ndarray, **_: Any) -> str |
         return f"gemm was called {answer['calls']} times: one call does it."
     if not answer["own"]:
         return (
-            "gemm was given a copy, made before it. No copy is needed: the same memory, read by "
-            "columns, is the transposed matrix."
+            "gemm was given an array other than a, b and out. No copy is needed: the same memory, "
+            "read by columns, is the transposed matrix."
         )
     out, right = answer["out"], a.astype(np.float64) @ b
+    if not np.array_equal(out, answer["later"], equal_nan=True):
+        return "out was changed after gemm had written it: only gemm writes."
     if _near(out, right):
         return None
     if _near(out, right.T.reshape(right.shape)):
@@ -145,8 +148,8 @@ def judge_buffers(
     taken = max(answer[name] + sizes[name] for name in lives)
     if taken <= (allowed := _greedy(lives, sizes)):
         return None
-    apart = sum(sizes[name] for name in lives)
-    if taken >= apart:
+    spans = sorted((answer[name], answer[name] + sizes[name]) for name in lives)
+    if all(end <= begin for (_, end), (begin, _) in pairwise(spans)):
         return (
             f"Nothing overlaps, but nothing is shared either: {taken:,} bytes, and {allowed:,} do. "
             "Buffers whose lives do not meet may have the same bytes: the largest buffer first, "

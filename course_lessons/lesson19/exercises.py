@@ -65,10 +65,12 @@ _STAGES = (
 
 
 def _any_stages(rng):
+    """Times that are added exactly, small or large; few values, so that many are equal, or many."""
     names = ("read", "decode", "copy in", "kernel", "copy out", "encode", "write", "send", "log")
     stages = rng.permutation(names)[: rng.integers(1, len(names) + 1)].tolist()
-    now = {stage: rng.uniform(1, 20) for stage in stages}
-    possible = {stage: rng.random() * now[stage] for stage in stages}
+    unit, most = 2.0 ** rng.integers(-20, 12), extent(rng, 2, 200)
+    now = {stage: unit * int(rng.integers(1, most)) for stage in stages}
+    possible = {stage: unit * int(rng.integers(now[stage] / unit + 1)) for stage in stages}
     overlapped = bool(rng.integers(2))
     return fixed(
         f"{len(stages)} stages" + ", overlapped" * overlapped,

@@ -67,6 +67,7 @@ wrong("out-of-bounds", "writes out[8]", "size 8", "Thread (7, 0, 0)")(
 wrong("wrong-result", "An index is off by one", "out[0] is 1, right is 0")({"] = i": "] = i + 1"})
 wrong("uninitialised-read", "Store the result with `=`")({"] = i": "] += i"})
 wrong("wrong-result", "out[4] is 0, right is 4")({"] = i": "] = cuda.threadIdx.x"})
+wrong("wrong-result")({"] = i": "] = min(i, 2399)"})  # the largest index of the listed cases
 wrong("not-a-kernel", "plain Python function", "@cuda.jit")({"@cuda.jit\n": ""})
 wrong("not-a-kernel", "compiled for the CPU")({"cuda.jit": "njit"})
 wrong("typing", "a kernel returns nothing", "Store the value")({"i = cuda": "return cuda"})

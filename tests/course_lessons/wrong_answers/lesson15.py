@@ -19,6 +19,7 @@ wrong("raised", "`cuda.external_stream(number)`")(
     {"cuda.external_stream(number) if number else 0": "number"}
 )
 wrong("raised", "external_stream")({".cuda_stream": ""})
+wrong("wrong-result", "A block has (Stream(number=133408192),) threads")({"128, ": ""})
 wrong("raised", "requires grad", "detach")({"one.detach()": "one"})
 wrong("raised", "a kernel takes arrays here")(
     {"*(cuda.as_cuda_array(one.detach()) for one in tensors)": "tensors"}
@@ -93,7 +94,9 @@ wrong("wrong-result", "x is its owner's")(
 wrong("wrong-result", "one in each pass is enough")(
     {"            run(back": "            run(backward_kernel, dy, y, dx)\n            run(back"}
 )
-right({"torch.empty_like(y)": "torch.empty_like(dy)"})
+wrong("wrong-result", "Return the class")({"return Softmax": "return Softmax()"})
+wrong("wrong-result", "backward returns something else")({"return dx": "return dx, dy[0]"})
+right({"torch.empty_like(y)": "torch.empty_like(dy)", "return dx": "return dx, None"})
 
 # --- element-address -------------------------------------------------------------------------
 
@@ -265,6 +268,9 @@ wrong("wrong-result", "return plans[key], not all of them")({"return plans[key]"
 wrong("wrong-result", "call 0 got ((64, 768)")({"return plans[key]": "return key"})
 wrong("wrong-result", "got a generator")({"return plans": "yield plans"})
 wrong("wrong-result", "call 0 got an array")("return np.zeros(3)")
+wrong("wrong-result", "`plans` has one for this tensor, too")(
+    {"return plans[key]": "return [*plans.values()][-1]"}
+)
 wrong("wrong-result", "call 0 got nan")('return float("nan")')
 right({key: f"str({key})"})
 right({key: 'f"{x.shape} {x.strides} {x.dtype} {x.device} {x.address & 15}"'})

@@ -225,6 +225,7 @@ wrong("wrong-result", "give the name alone")(
 )
 
 
+wrong("wrong-result", "1 suffices")({APART: f"{APART} or len(launch) > 3"})
 wrong("wrong-result", "'tell' reads v")({APART: APART.replace("_writes}", "_writes[:1]}")})
 
 

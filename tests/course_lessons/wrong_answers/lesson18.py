@@ -213,6 +213,9 @@ wrong("wrong-result", "A gap between two others counts")(
     {"            if place + sizes[name] > begin:\n                place": "            if True:\n"
      "                place"}
 )  # fmt: skip
+wrong("wrong-result", "Nothing overlaps, but it takes 306 bytes")(
+    {"places[name] = place": "places[name] = -(-place // 256) * 256"}
+)
 wrong("wrong-result", "has no place")({"return places": "places.pop(name)\n    return places"})
 wrong("wrong-result", "Return a dictionary")({"return places": "return list(places.values())"})
 wrong("wrong-result", "whole number")({"place = 0": "place = 0.5"})
@@ -261,6 +264,7 @@ wrong("wrong-result", "gemm was never called")({CALL: "out[...] = a @ b"})
 wrong("wrong-result|raised", "Read by columns|The leading dimension")(
     {CALL: "gemm(rows, columns, depth, a, rows, b, depth, out, rows)"}
 )
+wrong("wrong-result", "only gemm writes")({CALL: f"{CALL}\n    out *= 2"})
 wrong("wrong-result", "one call does it")(
     {CALL: f"{CALL}\n    gemm(columns, rows, depth, b, columns, a, depth, out, columns)"}
 )

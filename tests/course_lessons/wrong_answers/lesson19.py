@@ -27,6 +27,7 @@ def ratio_by_hand(old, new, old_work, new_work):
 
 wrong, right = answers_to("what-to-mend")
 wrong("wrong-result", "two are worth the same")({"after < least": "after <= least"})
+wrong("wrong-result")({"after < least": "after < least - 0.01"})
 wrong("wrong-shape", "the whole time afterwards, and the stage's name")(
     {"least, best\n": "least\n"}
 )
@@ -58,5 +59,8 @@ def by_what_is_saved(now, possible, overlapped):
         best = max(now, key=lambda stage: now[stage] - possible[stage])
         return sum(now.values()) - now[best] + possible[best], best
     longest = max(now, key=now.get)
-    others = [time for stage, time in now.items() if stage != longest]
-    return max([possible[longest], *others]), longest
+    least = max([possible[longest], *(now[stage] for stage in now if stage != longest)])
+    return least, longest if least < now[longest] else next(iter(now))
+
+
+wrong("wrong-result", base=by_what_is_saved)({" if least < now[longest] else next(iter(now))": ""})
