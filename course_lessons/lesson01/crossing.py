@@ -123,8 +123,10 @@ def judge_crossing(seen: Mapping[str, Any], photo: np.ndarray) -> str | None:
         return f"Return the image, an array of NumPy; got {seen['returned']}."
     if seen["launches"] != LAUNCHES:
         return f"It launches {seen['launches']} times; {LAUNCHES} are asked for."
-    if image.shape != photo.shape:
-        return f"The image has the shape {image.shape}; the photograph has {photo.shape}."
+    for what in ("shape", "dtype"):
+        if getattr(image, what) != getattr(photo, what):
+            given, right = getattr(image, what), getattr(photo, what)
+            return f"The image has the {what} {given}; the photograph has {right}."
     if np.isnan(image).any():
         return (
             "The result holds elements that nobody stored: a new device array has no defined "

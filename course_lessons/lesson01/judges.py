@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from course.checks.exercises import call_with_named
+from warpsim.core.words import count
 
 
 def launch_covers(
@@ -43,13 +44,13 @@ def launch_covers(
         for axis, blocks, size, needed in zip("xyz", grid, block, wanted, strict=False):
             if blocks * size < needed:
                 return (
-                    f"Along {axis}, {blocks} blocks of {size} make {blocks * size:,} threads "
-                    f"for {needed:,} elements: {needed - blocks * size:,} without a thread."
+                    f"Along {axis}, {count(blocks, 'block')} of {size}: {blocks * size:,} threads "
+                    f"for {count(needed, 'element')}: {needed - blocks * size:,} without a thread."
                 )
             if (blocks - 1) * size >= needed:
                 return (
-                    f"Along {axis}, {blocks} blocks of {size} are more than needed for {needed:,} "
-                    f"elements: the last block has nothing to do."
+                    f"Along {axis}, {count(blocks, 'block')} of {size} are more than needed for "
+                    f"{count(needed, 'element')}: the last block has nothing to do."
                 )
         return None
 

@@ -37,7 +37,7 @@ FunctionExercise.declare(
     reference=lambda image, approximation: -10 * np.log10(np.mean((image - approximation) ** 2)),
     cases=[
         _two_images(8, 8, 0.1),
-        _two_images(13, 37, 0.01),
+        _two_images(13, 37, 1e-4),
         _two_images(5, 3, 2),
     ],
     drawer=lambda rng: _two_images(
@@ -119,6 +119,7 @@ FunctionExercise.declare(
         _spectrum([8, 6, 4, 2, 1, 1], 0.9),
         _spectrum([1, 1, 1, 1], 1.0),
         _spectrum([4, 3, 0, 0], 1.0),
+        _spectrum([600 / 64, 1 / 64], 360_000.25 / 360_001),  # a hair more than the first has
     ],
     drawer=_some_spectrum,
     drawn=12,

@@ -304,7 +304,8 @@ def _some_sizes(rng):
     start = round(gained * (1 - copying if 0.1 < copying < 0.9 else rng.uniform(0.1, 0.9)), 4)
     link = copied / (gained - start) * 1e-6 * (1 + rng.choice([-1e-6, 1e-6]))
     before = min(int(rng.integers(1, 30)), (n - 8) // step)
-    sizes = range(n - step * before, n + step * int(rng.integers(1, 30)), step)
+    after = 1 if turn(rng) == 0 else int(rng.integers(1, 30))  # nothing is behind that size
+    sizes = range(n - step * before, n + step * after, step)
     return _sizes([*sizes], cpu, gpu, link, start)
 
 

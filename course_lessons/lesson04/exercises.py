@@ -113,7 +113,7 @@ def _dot_products(n, block=(16, 16), measured=False):
         columns = rng.uniform(0.1, 1, (n + 5, n)) * rng.uniform(0.5, 2, n)
         dots = columns.T @ columns
         dots = np.float32((dots + dots.T) / 2)
-        return {"out": np.empty_like(dots), "dots": dots, "lengths": np.diag(dots).copy()}
+        return {"out": np.empty_like(dots), "dots": dots, "lengths": uniform(1, 9, n)(rng)}
 
     return Case(f"{n} x {n}", arguments, block, covering(n, block), measured=measured)
 
@@ -152,6 +152,12 @@ LessonKernel.declare(
 
 # --- strided-scale-add: fewer threads than elements -----------------------------------------------
 
+
+def _some_rounds(rng):
+    block, grid = extent(rng, 8, 200), extent(rng, 1, 9)
+    return scale_add_case(extent(rng, 1, 20 * grid * block), block, grid=grid, low=-3)
+
+
 LessonKernel.declare(
     name="strided-scale-add",
     lesson=4,
@@ -163,9 +169,7 @@ LessonKernel.declare(
         scale_add_case(1031, grid=6, block=32),
         scale_add_case(5, grid=2, block=32),
     ],
-    drawer=lambda rng: scale_add_case(
-        extent(rng, 1, 4000), extent(rng, 8, 200), grid=extent(rng, 1, 9), low=-3
-    ),
+    drawer=_some_rounds,
     drawn=5,
     tolerance=SCALE_ADD_ROUNDING,
     forbidden={"uncoalesced"},

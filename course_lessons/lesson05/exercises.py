@@ -78,7 +78,7 @@ LessonKernel.declare(
     title="Blur with a halo",
     outputs=("out",),
     reference=lambda x: np.convolve(np.pad(x, RADIUS), np.ones(WINDOW), "valid") / WINDOW,
-    cases=[_to_blur(1003), _to_blur(5), _to_blur(1024, True)],
+    cases=[_to_blur(1003), _to_blur(5), _to_blur(1025, True)],
     drawer=lambda rng: _to_blur(extent(rng, 1, 2500)),
     tolerance=Tolerance(10, "six sums, a division and a factor, each of which rounds once"),
     forbidden={"float64", "bank-conflict"},

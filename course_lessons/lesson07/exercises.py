@@ -38,9 +38,9 @@ FunctionExercise.declare(
     reference=_union,
     cases=table(
         "spans",
-        ("two that overlap, and one", [(0.0, 4.0), (3.0, 5.0), (7.0, 7.5)]),
+        ("two that overlap, and one", [(0.0, 4.0), (3.0, 5.0), (5.001, 7.5)]),
         ("one inside another", [(0.0, 10.0), (2.0, 3.0), (4.0, 5.5)]),
-        ("not in order", [(6.0, 7.25), (0.0, 2.0), (1.0, 3.0)]),
+        ("not in order", [(6.0, 7.25), (8.0, 8.5), (4.0, 5.0), (0.0, 2.0), (1.0, 3.0)]),
         ("no span at all", []),
     ),
     drawer=lambda rng: told(spans=_any_spans(rng)),
@@ -164,9 +164,9 @@ FunctionExercise.declare(
     cases=table(
         "sm memory",
         ("a copy", 12.0, 99.9),
-        ("much arithmetic", 99.9, 40.0),
-        ("just under", 59.9, 59.5),
-        ("just enough", 20.0, 60.0),
+        ("much arithmetic", 99.9, 99.85),
+        ("just under", 59.9, 59.95),
+        ("just enough", 59.95, 60.0),
         ("the first just enough", 60.0, 8.0),
     ),
     drawer=_any_light,
@@ -233,7 +233,7 @@ FunctionExercise.declare(
     judge=_judge_stall,
     cases=[
         told(clocks={"selected": 1.0, "not_selected": 0.5, "long_scoreboard": 9.5, "wait": 1.0}),
-        told(clocks={"selected": 1.0, "not_selected": 8.0, "barrier": 2.0, "wait": 1.0}),
+        told(clocks={"selected": 1.0, "not_selected": 8.0, "barrier": 2.0, "wait": 2.125}),
         told(clocks={"selected": 1.0, "not_selected": 0.25, "wait": 0.75}),
     ],
     drawer=_any_states,

@@ -182,7 +182,7 @@ def _graph(rng):
     least = kernels * (launch - node)  # that a replay may cost and save nothing
     saved = rng.choice([rng.integers(-4, 5) / 4, least / 64, least / 2, least * 15 / 16])
     replay = least - saved
-    capture = abs(saved) * (runs + rng.choice([0, 2.0**-7, 0.75]))
+    capture = abs(saved) * (runs + rng.choice([0, 2.0**-11, 1 - 2.0**-11]))
     given = dict(zip("launch capture replay node".split(), (launch, capture, replay, node)))
     given = {name: float(value) for name, value in given.items()}
     return fixed(count(kernels, "kernel"), kernels=kernels, **given)
@@ -229,7 +229,7 @@ def _cells(rng):
     """Cells that count and print; saved is that, or what another order gave, but a letter."""
     kinds = ["b += {0}\nprint(b)", "print(b, {0})", "b = {0}", "c = b\nprint(c, {0})"]
     sources = ["print([name for name in globals() if len(name) == 1])", "b = c = 3"]
-    sources += [kind.format(rng.integers(2, 90)) for kind in rng.choice(kinds, extent(rng, 1, 20))]
+    sources += [kind.format(rng.integers(2, 9)) for kind in rng.choice(kinds, extent(rng, 1, 20))]
     n = len(sources)
     order = [range(n), [0, 1, *rng.integers(2, n, 2 * n)]][rng.integers(2)]
     texts, names = [""] * n, {}
@@ -237,7 +237,7 @@ def _cells(rng):
         texts[place] = printed(sources[place], names)
     place = rng.integers(n)
     text = texts[place]
-    texts[place] = [text, "1" + text, text[1:], text[:-2] + text[-1:]][rng.integers(4)]
+    texts[place] = [text, "1" + text, text[1:], text[:-2] + text[-1:], text[:-1]][rng.integers(5)]
     return fixed(count(n, "cell"), cells=[*zip(sources, texts, strict=True)])
 
 

@@ -358,13 +358,23 @@ FunctionExercise.declare(
 # --- errors travel --------------------------------------------------------------------------------
 
 
+class Arriving(queue.Queue):
+    """A queue into which the next entry comes when somebody waits for it: who looks sees none."""
+
+    def empty(self) -> bool:
+        return True
+
+    def qsize(self) -> int:
+        return 0
+
+
 class Bench:
     """Two queues and a work that fails for some images."""
 
     def __init__(self, images: int, bad: dict[int, Exception]) -> None:
-        self.images, self.bad = images, bad
+        self.images, self.bad, self.calls = images, bad, 0
         self.late: int | None = None  # the first that was worked on before the last was handed on
-        self.waiting: queue.Queue = queue.Queue()
+        self.waiting = Arriving()
         self.done: queue.Queue = queue.Queue()
         for number in range(images):
             self.waiting.put((number, 10 * number))
@@ -373,6 +383,7 @@ class Bench:
     def work(self, image: int) -> int:
         """What is to be done with an image."""
         number = image // 10
+        self.calls += 1
         if self.late is None and self.done.qsize() < number:
             self.late = number
         error = self.bad.get(number)
@@ -404,7 +415,10 @@ def judge_errors(answer: Any, waiting: Any, done: Any, work: Any) -> str | None:
         return (
             f"Image {lost[0]} is lost: nothing of it came into done."
             f"{' It is a bad one: hand on its number and the reason.' * bad}"
+            f"{' The queue may be empty for a while; the end is None alone.' * (not seen)}"
         )
+    if bench.calls != bench.images:
+        return f"work was called {count(bench.calls, 'time')} for {count(bench.images, 'image')}."
     if bench.late is not None:
         return (
             f"Image {bench.late} was worked on before image {bench.late - 1} was in done. Hand on "

@@ -49,6 +49,9 @@ wrong("unwritten-output", "out[0]", "needs a value: 0")(
 )
 wrong("wrong-result", "Line 4 decides")({"0] = 0": "i] = x[0]"})
 wrong("out-of-bounds", "writes out[8]", "Every index needs its own guard")({"] = x": " + 1] = x"})
+wrong("unwritten-output", "1 element,", "out[0]")(
+    "i = cuda.grid(1)\nif i < x.size - 1:\n    out[i + 1] = x[i]\nif i == 1:\n    out[0] = 0"
+)
 wrong("out-of-bounds", "reads x[8]", "Every index needs its own guard")({"i - 1": "i + 1"})
 right({" == 0:\n        out[0] = 0\n    elif i": "", "i - 1]": "i - 1] if i > 0 else float32(0)"})
 
@@ -275,6 +278,7 @@ wrong("input-modified", "photo")({"cuda.to_device(photo), cuda": "photo, cuda"})
 wrong("raised", "copy_to_device|to_host")(
     {"cuda.to_device(photo), cuda": "photo.to_device(), cuda"}
 )
+wrong("wrong-result", "dtype float64")({"device_array_like(photo)": "device_array(photo.shape)"})
 right({"b.copy_to_host()": "np.array(b)"})
 right({"device_array_like(photo)": "device_array(photo.shape, photo.dtype)"})
 right(

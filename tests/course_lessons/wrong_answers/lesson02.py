@@ -12,6 +12,7 @@ wrong("wrong-shape", "one number")({"** 2)": "** 2, axis=0)"})
 wrong("wrong-result", "return")("print(-10 * np.log10(np.mean((image - approximation) ** 2)))")
 wrong("raised", "Line 2", "a square is x ** 2")({"** 2)": "^ 2)"})
 wrong("input-modified", "image")("image -= approximation\nreturn -10 * np.log10(np.mean(image**2))")
+wrong("wrong-result", "60")({"return -": "return min(60, -", "error)": "error))"})
 right(
     "mean_squared_error = 0.0\n"
     "for a, b in zip(image.ravel(), approximation.ravel(), strict=True):\n"
@@ -33,6 +34,7 @@ right("return math.ceil(rows * columns / (rows + columns + 1)) - 1")
 
 wrong, right = answers_to("energy-rank")
 wrong("wrong-shape", "one number, k")({"energy =": "return"})
+wrong("wrong-result", "result is 1, right is 2")({"share *": "(share - 1e-6) *"})
 right(
     {
         (" = np.cumsum(s**2)\n    return int(np.argmax(energy >= share * energy[-1])) + 1"): (

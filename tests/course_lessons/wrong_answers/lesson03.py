@@ -238,6 +238,7 @@ right(
 # --- crossing --------------------------------------------------------------------------------
 
 wrong, right = answers_to("crossing")
+wrong("wrong-result", "result is 0")({"in sizes": "in sizes[:-1]"})
 
 
 def times_of(n, cpu, gpu, link, start, moved):

@@ -38,6 +38,9 @@ right({"+= x[i": "+= x[x.size - 1 - i"})
 # --- strided-scale-add -----------------------------------------------------------------------
 
 wrong, right = answers_to("strided-scale-add")
+wrong("unwritten-output", "Each thread must go on")(
+    {"out.size, ": "min(out.size, 6 * cuda.gridsize(1)), "}
+)
 wrong("not-parallel", "each thread does the work of many", "cuda.gridsize(1)")(
     {"cuda.gridsize(1)": "1"}
 )
@@ -95,6 +98,7 @@ right(
 # --- fix-the-access --------------------------------------------------------------------------
 
 wrong, right = answers_to("fix-the-access")
+wrong("wrong-result")({"lengths[row]": "dots[row, row]"})
 guilty = wrong("limit", "16.5 sectors per request", "swap the two")(
     {"dots[row, col]": "dots[col, row]"}
 )

@@ -64,6 +64,7 @@ def reverse_in_two_steps_with_syncwarp(x):
 # --- blur-halo -------------------------------------------------------------------------------
 
 wrong, right = answers_to("blur-halo")
+wrong("wrong-result", "x[i - 3]")({"< x.size:": "< x.size - (element >= i - t + BLOCK):"})
 wrong("race", "cuda.syncthreads()")(
     {
         "if 0 <= element < x.size:\n            ": "",

@@ -29,6 +29,7 @@ def shared_reads_as_a_fraction(rows, columns):
 # --- smallest-block --------------------------------------------------------------------------
 
 wrong, right = answers_to("smallest-block")
+wrong("wrong-result")({"< ridge": "< ridge - 1e-3"})
 wrong("wrong-result", "1000 * teraflops")({"ridge:": "teraflops / gigabytes_per_second:"})
 right("return int(np.ceil(4000 * teraflops / gigabytes_per_second / 16)) * 16")
 
@@ -43,6 +44,7 @@ right("return int((registers - other + 1) ** 0.5 - 1)")
 # --- free-pitch ------------------------------------------------------------------------------
 
 wrong, right = answers_to("free-pitch")
+wrong("wrong-result", "result is 100, right is")({"-(-least // 4)": "round(least / 4)"})
 wrong("wrong-result", "result is 129, right is 132", "multiples of 4")("return least + 1")
 right("pitch = -(-least // 4)\nreturn 4 * (pitch if pitch % 2 else pitch + 1)")
 

@@ -27,8 +27,9 @@ def busy_by_merging(spans):
 
 
 right("spans = list(spans)\nspans.sort()\nreturn busy_by_merging(spans)")
+wrong("wrong-result", "right is 7.499", base=busy_by_merging)({"[1]:": "[1] + 0.1:"})
 wrong("input-modified", "belongs to the caller")("spans.sort()\nreturn busy_by_merging(spans)")
-wrong("wrong-result", "result is 5, right is 5.5")(
+wrong("wrong-result", "result is 7, right is 7.499")(
     "return len({t for start, end in spans for t in range(int(start), int(end))})"
 )
 right(
@@ -66,6 +67,7 @@ right({"len(np.unique(elements // 32))": ("1 + np.count_nonzero(np.diff(np.sort(
 # --- speed-of-light --------------------------------------------------------------------------
 
 wrong, right = answers_to("speed-of-light")
+wrong("wrong-result", "the larger of the two")({"sm >= memory": "sm > memory + 0.1"})
 wrong("wrong-result", "larger of the two has the word")(
     'if memory >= 60:\n    return "memory"\nreturn "compute" if sm >= 60 else "waiting"'
 )
@@ -83,6 +85,7 @@ right(
 # --- main-stall ------------------------------------------------------------------------------
 
 wrong, right = answers_to("main-stall")
+wrong("wrong-result", "waits most for 'wait'")({"clocks.get": "lambda name: int(clocks[name])"})
 wrong("wrong-result", "or it could")(
     'waiting = {worst: state for worst, state in clocks.items() if worst != "selected"}\n'
     "worst = max(waiting, key=waiting.get)\n"

@@ -160,6 +160,7 @@ right(
 # --- graph-pays ------------------------------------------------------------------------------
 
 wrong, right = answers_to("graph-pays")
+wrong("wrong-result")({"capture //": "(capture + 0.01) //"})
 
 
 wrong("raised", "meet a 0")(
@@ -175,6 +176,7 @@ right(
 # --- stale-outputs ---------------------------------------------------------------------------
 
 wrong, right = answers_to("stale-outputs")
+wrong("wrong-result", "compare the whole text")({"!= saved": ".strip() != saved.strip()"})
 wrong("raised", "images")({"names)": "{})"})
 wrong("wrong-result", "Line 3 decides")({"enumerate(cells": "enumerate(cells, 1"})
 

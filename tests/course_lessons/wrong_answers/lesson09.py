@@ -135,6 +135,8 @@ right(
 # --- errors-travel ---------------------------------------------------------------------------
 
 wrong, right = answers_to("errors-travel")
+wrong("wrong-result", "may be empty for a while")({"while (": "while not waiting.empty() and ("})
+wrong("wrong-result", "called 8 times for 4 images")({"try:": "try:\n            work(image)"})
 wrong("raised", "not an image", "must not leave the loop")(
     "while (entry := waiting.get()) is not None:\n    number, image = entry\n"
     "    done.put((number, work(image), None))\nreturn 0"
