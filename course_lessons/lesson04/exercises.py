@@ -135,8 +135,8 @@ LessonKernel.declare(
         ONE_THREAD_A_PIXEL,
         side_by_side(
             "load",
-            "x is col. One array is read with col as its first index: swap the two, since dots is "
-            "symmetric.",
+            "Let x be col, and col the last index of dots: dots is symmetric, so its two may be "
+            "swapped.",
         ),
         side_by_side("store", "Keep x on the columns of out: `col, row = cuda.grid(2)`."),
     ],
@@ -316,7 +316,7 @@ def _judge_block_shape(answer, rows, columns):
             return "Grid and block are exchanged: return (grid, block), the grid first."
         return (
             f"Block {block} has {threads} threads. A T4 holds at most 16 blocks on a "
-            "multiprocessor: with less than 64 threads each it stays half empty."
+            "multiprocessor: with less than 64 threads each it is never full."
         )
     if columns % 32:
         return None

@@ -184,7 +184,7 @@ class _Watch:
             who = f"{name} waits" if number == 1 else f"{number} threads, {name}, wait"
             parts.append(f"{who} {what}.")
         if not self.runner.is_alive():
-            parts.insert(0, "Your function has returned, but not all of its threads have ended.")
+            parts.insert(0, "Your function has ended, but not all of its threads have ended.")
         if self.deaths:
             parts.append(self.deaths_in_words())
         verdict = "All wait, and nobody is left to go on: a deadlock."

@@ -99,7 +99,7 @@ right(
 
 wrong, right = answers_to("fix-the-access")
 wrong("wrong-result")({"lengths[row]": "dots[row, row]"})
-guilty = wrong("limit", "16.5 sectors per request", "swap the two")(
+guilty = wrong("limit", "16.5 sectors per request", "may be swapped")(
     {"dots[row, col]": "dots[col, row]"}
 )
 wrong("limit", "stores need 32 sectors", "Keep x on the columns", base=guilty)(
@@ -159,7 +159,7 @@ def ceiling(a, b):
     return (a + b - 1) // b
 
 
-wrong("wrong-result", "has 32 threads", "stays half empty")(
+wrong("wrong-result", "has 32 threads", "is never full")(
     "return (ceiling(columns, 32), rows), (32, 1)"
 )
 wrong("wrong-result", "without a thread|more than needed")(
