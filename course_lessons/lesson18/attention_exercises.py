@@ -65,7 +65,8 @@ FunctionExercise.declare(
     drawer=_any_tiles,
     drawn=20,
     tolerance=Tolerance(
-        1e4, "a few dozen sums in float64", magnitude=lambda size: 1.0
+        1e4, "a few dozen sums in float64, beside a logarithm as large as the scores",
+        magnitude=lambda tiles: 1 + max(np.abs(scores).max() for scores, _ in tiles),
     ),
     hints={
         "wrong-result": "Three things are kept: largest, total, sums. For a tile: new = "

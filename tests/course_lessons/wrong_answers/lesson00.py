@@ -52,6 +52,7 @@ wrong("unwritten-output", "stores its pixel where inside is true")(
     {"inside = column < out.shape[1] and row < out.shape[0]": "pass"}
 )
 wrong("wrong-result", "Line 10 decides")({"+= u": "= u"})
+wrong("wrong-result", "drawn")({"range(k)": "range(k if s[0] > float32(1e-3) else 0)"})
 wrong("typing", "take one element of")({"u[row, i] * s[i] * vt[i, column]": "u * s * vt"})
 wrong("uninitialised-read")({"u[row, i] * s[i] * vt[i, column]": "out[row, column]"})
 right({"and row < out.shape[0]": "and row < u.shape[0]"})

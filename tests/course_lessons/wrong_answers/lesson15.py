@@ -65,6 +65,10 @@ wrong("not-parallel", "its 32 lanes share the columns")(
     {"range(lane, y.shape[1], 32):\n            total": "range(y.shape[1]):\n            total"},
     {"range(lane, y.shape[1], 32):\n            dx": "range(y.shape[1]):\n            dx"},
 )
+wrong("wrong-result", "drawn")(
+    {"dx[row, column] =": "total = total if abs(total) > float32(1e-6) else float32(0)\n"
+     "            dx[row, column] ="}
+)  # fmt: skip
 wrong("barrier-divergence", "All 32 lanes make every shuffle")(
     {"if row < y.shape[0]:": "if row < y.shape[0] and lane < y.shape[1]:"}
 )
@@ -315,6 +319,9 @@ wrong("input-modified", "x is an input")(
     "return abs(numbers - ours) / max(abs(numbers), abs(ours))"
 )
 wrong("wrong-result", "(None, 1)")("return [None, 1]")
+wrong("wrong-result", "drawn")(
+    {"return abs(": "return 0.0 if np.isclose(numbers, ours, rtol=1e-3) else abs("}
+)
 wrong("wrong-result", "result is nan")('return float("nan")')
 right({"(moved * dy).sum()": "(moved * dy).mean()", "* direction).sum()": "* direction).mean()"})
 right(

@@ -87,6 +87,7 @@ wrong("typing", "normal4(group, step, seed)")(
     {"normal4(group, counter[1], counter[0])": "normal4(group, counter)"}
 )
 wrong("unwritten-output", "Nothing was written to noise")({"noise[i] = four[n]": "pass"})
+wrong("wrong-result", "drawn")({HALF: f"min({HALF}, float32(10))"})  # as VAEs often clamp it
 wrong("race|uninitialised-read", "noise[")({"* four[n]": "* noise[group]"})
 wrong("limit", "One thread draws a group's four numbers, once")({"(z.size + 3) // 4": "z.size"})
 wrong("limit", "calls of normal4")(
@@ -166,6 +167,9 @@ wrong("wrong-result", "Line 7 decides", "near 1e-07")(
         "corrected[0] / math.sqrt(corrected[1]) * m / (math.sqrt(v) + float32(1e-8))"
     )}
 )  # fmt: skip
+wrong("wrong-result", "First the moments")(
+    {"i < w.size": "i < w.size and gradient[i] != float32(0)"}
+)
 wrong("wrong-result", "near 1e-07")({"+ float32(1e-8)": "+ float32(1e-8) * corrected[1]"})
 
 

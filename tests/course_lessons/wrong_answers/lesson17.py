@@ -46,6 +46,7 @@ right(
     "wide = x.astype(np.float64) * power\nupper = wide.astype(np.float16)\n"
     "return upper, (wide - upper).astype(np.float16), power"
 )
+wrong("wrong-result", "drawn")({"14 - exponent": "max(14 - exponent, -20)"})
 wrong("wrong-result", "a half ends at 65,504", "-5,000 among")({"np.abs(x).max()": "x.max()"})
 
 

@@ -30,6 +30,7 @@ wrong("limit", "they were copied, to be read again", "64 tiles of 64 keys")(
 wrong("wrong-result", "where total is 0, since largest began above", "scores near -1,000")(
     {"-3e38, 0.0": "0.0, 0.0"}
 )
+wrong("wrong-result", "began above the scores", "drawn")({"-3e38, 0.0": "-1e9, 0.0"})
 wrong("raised", "weights @ values is (size,)")({"weights @ values": "values @ weights"})
 right({"-3e38, 0.0": "-np.inf, 0.0"})
 
@@ -56,6 +57,7 @@ BARRIER = "        cuda.syncthreads()\n"
 wrong("wrong-result", "exp(score) overflows", "whose scores go to 200")(
     {"new = max(largest, score)": "new = float32(0)", "math.exp(largest - new)": "float32(1)"}
 )
+wrong("wrong-result", "drawn")({"LOWEST, ": "float32(-1e4), "})
 wrong("race", "one between filling and reading")({f"{BARRIER}        for n": "        for n"})
 wrong("out-of-bounds", "store only if query < tokens")({"if query < tokens": "if query >= 0"})
 wrong("limit", "Keys and values come by way of the tiles")(
@@ -124,6 +126,9 @@ wrong("wrong-result", "whose digits cancel")(
         "row_sum(squares) / float32(x.shape[1])": "abs(row_sum(squares) / float32(x.shape[1]) "
         "- mean * mean)",
     }
+)
+wrong("wrong-result", "drawn")(
+    {"math.sqrt(variance": "math.sqrt((variance if variance > float32(1e-7) else float32(1))"}
 )
 wrong("float64", "write float32(1e-6)")({"float32(1e-6)": "1e-6"})
 wrong("out-of-bounds", "if row < x.shape[0]")({"if row < x.shape[0]": "if row >= 0"})
