@@ -126,7 +126,7 @@ def test_a_thread_that_is_left_behind_waiting():
 
     failure = failure_of(leaves)
     assert failure.kind == "deadlock"
-    assert "has returned, but not all of its threads have ended" in str(failure)
+    assert "has ended, but not all of its threads have ended" in str(failure)
 
 
 @pytest.mark.parametrize("polls", [False, True])
