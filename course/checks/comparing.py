@@ -315,7 +315,8 @@ def _scaled_or_offset(got: np.ndarray, expected: np.ndarray) -> str | None:
         return f"Every element is {shown(factor)} times the right one."
     offset = float(np.median(wide_got - wide))
     if abs(offset) > far * np.max(np.abs(wide)) and _same(wide_got, wide + offset, wide):
-        return f"Every element is {shown(offset)} more than the right one."
+        than = "more" if offset > 0 else "less"
+        return f"Every element is {shown(abs(offset))} {than} than the right one."
     return None
 
 

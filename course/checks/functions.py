@@ -131,7 +131,7 @@ def call_once(exercise: FunctionExercise, number: int, answer: Any, *, causes: b
         if answers.never_returns(function):
             said, hint = "It has no `return`: end it with `return` and the value.", ""
         else:
-            said, hint = "Some way through it ends without `return` and a value.", None
+            said, hint = "Some way through it returns no value.", None
         raise Failure("wrong-result", f"Your function returns None. {said}", hint=hint)
     inputs_unchanged(exercise, before, arguments)
     if exercise.judge is not None:
@@ -185,6 +185,8 @@ def _wrong_elsewhere(
             for key in keys:
                 got, right = got[key], right[key]
             got, right = np.asarray(got), np.asarray(right)
+            if got.shape != right.shape:
+                continue
             wrong = wrong_elements(got, right, _allowed(exercise, arguments, right))
             if wrong.any():
                 yield got, right, wrong

@@ -31,11 +31,11 @@ FAILURES = {
 LATER = "frozen-arguments frozen-sizes limited-arguments limited-sizes known-cases kept-results"
 #: What a verdict says of how wrong values come about; of right ones nothing is looked for.
 CAUSE = re.compile(
-    "That is what you get when|times the right one|more than the right one|in transposed order|"
-    "is the transpose|in reversed|wrong sign|signs are lost|fractions are lost|the squares of|"
-    "the square roots of|Shifted by one|Only the first block's|Only the square part|on the border|"
-    "unchanged|Every element is 0|rounding explains|changed too little|one too large|guard it with|"
-    "exchanged|swapped|ends without|has no `return`|had not ended|does not end|"
+    "That is what you get when|times the right one|(?:more|less) than the right one|"
+    "in transposed order|is the transpose|in reversed|wrong sign|signs are lost|fractions are lost|"
+    "the squares of|the square roots of|Shifted by one|Only the first block's|Only the square part|"
+    "on the border|unchanged|Every element is 0|rounding explains|changed too little|"
+    "one too large|guard it with|exchanged|swapped|returns no value|has no `return`|had not ended|does not end|"
     "the same in every case that is wrong|That is the last batch alone|Nothing was added|"
     r"Line \d+(?: of `\w+`)? decides: "
 )

@@ -44,6 +44,7 @@ def only(index, value=99.0, source=MATRIX):
         (np.roll(TALL, 1, axis=0), TALL, "along axis 0"),
         (3 * VECTOR, VECTOR, "3 times the right one"),
         (VECTOR + 0.25, VECTOR, "0.25 more than"),
+        (VECTOR - 0.25, VECTOR, "is 0.25 less than"),
         (0 * VECTOR, VECTOR, "Every element is 0"),
         (np.pad(MATRIX[1:-1, 1:-1], 1), MATRIX, "Only elements on the border"),
         (np.round(VECTOR, 2), VECTOR, "rounded to two digits"),

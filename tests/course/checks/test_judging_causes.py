@@ -111,7 +111,7 @@ def test_a_function_without_return_is_told_so_and_is_no_stub():
     assert check("sample-error", function_of(text, "given line", {})).status == "not started"
     text = "def error(a, b):\n    if a.sum() > 1e9:\n        return 0, 0\n"
     verdict = check("sample-error", function_of(text, "some return", {}))
-    assert "Some way through it ends without `return`" in verdict.message
+    assert "Some way through it returns no value" in verdict.message
 
 
 # --- slips of a kernel's text ---------------------------------------------------------------------

@@ -1,12 +1,11 @@
 """Rates of the pipeline's stages: recorded ones are read as the bench writes them, own ones fit."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from course.measure import recorded
 from course_lessons.lesson09 import stage_rates
 from course_recording.subjects import pipeline as bench_pipeline
+from tests.course_recording.untimed import Untimed
 
 HEADER = {"gpu": "NVIDIA H200", "course": "0", "date": "2026-01-02"}
 ALONE = {"decode": 900.0, "factorise": 640.0, "rebuild": 20_000.0, "write": 1_500.0}
@@ -15,7 +14,7 @@ ALONE = {"decode": 900.0, "factorise": 640.0, "rebuild": 20_000.0, "write": 1_50
 def written(folder, cores=16):
     """A file as the bench writes it on a machine with so many cores."""
     share = stage_rates.share_of(cores)
-    bench = SimpleNamespace(rows=[], say=lambda text: None)
+    bench = Untimed()
     for stage, rate in ALONE.items():
         there = share[stage]
         for number in sorted({1, there, cores} if stage != "rebuild" else {1}):

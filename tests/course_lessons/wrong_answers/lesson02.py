@@ -55,6 +55,7 @@ right(
 
 wrong, right = answers_to("one-loop")
 wrong("wrong-result", "transpose of the right one")({"u[:, i], vt[i]": "vt[i], u[:, i]"})
+wrong("wrong-result", "transpose of the right one")({"return out": "return out.T"})
 wrong("wrong-dtype", "float64", "dtype=np.float32")({", dtype=np.float32": ""})
 wrong("raised", "Line 4", "the i-th row is vt[i]")({"(len(u), vt.shape[1])": "u.shape"})
 wrong("input-modified", "u is an input")({"out += s[i] *": "u[:, i] *= s[i]\n        out +="})
