@@ -35,8 +35,8 @@ CAUSE = re.compile(
     "in transposed order|is the transpose|in reversed|wrong sign|signs are lost|fractions are lost|"
     "the squares of|the square roots of|Shifted by one|Only the first block's|Only the square part|"
     "on the border|unchanged|Every element is 0|rounding explains|changed too little|"
-    "one too large|guard it with|exchanged|swapped|returns no value|has no `return`|had not ended|does not end|"
-    "the same in every case that is wrong|That is the last batch alone|Nothing was added|"
+    "one too large|guard it with|exchanged|swapped|returns no value|has no `return`|had not ended|"
+    "does not end|the same in every case that is wrong|That is the last batch alone|Nothing was added|"
     r"Line \d+(?: of `\w+`)? decides: "
 )
 
