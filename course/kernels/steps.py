@@ -119,7 +119,7 @@ def configured(launches: Iterable[Launch], stream: Any = 0) -> list[tuple[Callab
 def one_call(calls: Sequence[tuple[Callable, tuple]], given: Sequence[Any]) -> Callable:
     """What `configured` gives, as a function of the arguments for which the launches were made.
 
-    A clock hands it copies by turns, so that data which would fit into L2 is not found there.
+    A clock hands it alternating copies, so that data which would fit into L2 is not found there.
     """
     places = {id(argument): place for place, argument in enumerate(given)}
     if len(calls) == 1 and [*map(id, calls[0][1])] == [*places]:

