@@ -150,7 +150,7 @@ right(
 
 wrong, right = answers_to("batch-size")
 wrong("wrong-result", "returns None")("print(math.ceil(cost * (1 - share) / (share * image)))")
-wrong("wrong-result", "the same whatever is given")({"cost >": "cost <="})
+wrong("wrong-result", "the same in every case that is wrong")({"cost >": "cost <="})
 wrong("wrong-shape", "Return one whole number")(
     "return [images for images in range(1, 1000) if cost <= share * (cost + images * image)]"
 )
