@@ -202,26 +202,27 @@ def backward_in_registers(config: RowConfig, variant: Variant, parameters: bool)
         of_beta = cuda.local.array(elements, float32)
         t = int32(cuda.threadIdx.x)
         thread, slot = t % int32(row_threads), t // int32(row_threads)
+        begin = int64(thread) * wide
         columns, last, side = int32(x.shape[1]), int32(x.shape[0] - 1), int32(0)
         for e in range(elements):
             of_gamma[e], of_beta[e] = float32(0), float32(0)
         for first in range(cuda.blockIdx.x * rows, x.shape[0], cuda.gridDim.x * rows):
             wanted = int32(first) + slot
             row = min(wanted, last)
-            load_chunk(x, row, 0, columns, thread, values)
-            load_chunk(dy, row, 0, columns, thread, gradients)
+            load_chunk(x, row, begin, columns, values)
+            load_chunk(dy, row, begin, columns, gradients)
             count = float32(columns)
             if warps > 1:
                 count = max(of_warp(t // int32(WARP), columns), float32(1))
-            mean = add_lanes(added(values, 0, columns, thread)) / count
-            square = add_lanes(squared(values, 0, columns, thread, mean))
+            mean = add_lanes(added(values, begin, columns)) / count
+            square = add_lanes(squared(values, begin, columns, mean))
             mean, scale, sum_g, sum_gx = row_sums(
                 values, gradients, mean, square, eps, gamma, beta, columns, thread, shared, side
             )
             side = int32(1) - side
             sum_g, sum_gx = sum_g / float32(columns), sum_gx * scale / float32(columns)
             for p in range(parts):
-                column, n = int64(thread) * wide + p * row_threads * wide, p * wide
+                column, n = begin + p * row_threads * wide, p * wide
                 here = wanted <= last and (p < unguarded or column < columns)
                 near_gamma(gamma, p, columns, thread, factors)
                 for e in range(wide):

@@ -341,6 +341,7 @@ def rows_in_both(config: RowConfig, variant: Variant) -> Callable:
         rest = cuda.shared.array(0, float32)
         rows, columns = int32(x.shape[0]), int32(x.shape[1])
         thread = int32(cuda.threadIdx.x)
+        begin = int64(thread) * wide
         warp, lane = thread // int32(WARP), thread % int32(WARP)
         body = body_in(columns)
         first, length = int32(thread * wide), int32(max(int32(body - held), int32(0)))
@@ -354,7 +355,7 @@ def rows_in_both(config: RowConfig, variant: Variant) -> Callable:
                 fetch_edge(rest, own, x, row, edge_column(thread, before, body), gamma, beta)
             for start in range(first, length, across):
                 copy4_async(rest, start, x, (row, start + held + before))
-            load_chunk(x, row, before, int32(body + before), thread, values)
+            load_chunk(x, row, before + begin, int32(body + before), values)
         if lane == 0:
             warp_counts[warp] = weight_of(warp, body, columns)
         cuda.syncthreads()
@@ -369,12 +370,12 @@ def rows_in_both(config: RowConfig, variant: Variant) -> Callable:
             )
             middle = total / max(number, float32(1))
             square -= total * middle
-            total += number * shift + added(values, 0, body, thread)
+            total += number * shift + added(values, begin, body)
             if beside:
                 total += float32(rest[own])
             mean = add_lanes(total) / count
             middle += shift - mean
-            square += number * middle * middle + squared(values, 0, body, thread, mean)
+            square += number * middle * middle + squared(values, begin, body, mean)
             if beside:
                 difference = float32(rest[own]) - mean
                 square += difference * difference

@@ -158,7 +158,7 @@ def row_functions(config: RowConfig, variant: Variant, again: bool = False) -> S
     """
     row_threads, unguarded = config.across, variant.unguarded
     wide, kind = variant.wide, NUMBA_TYPES[variant.dtype]
-    parts, ahead = config.elements // wide, config.ahead
+    parts, ahead, step = config.elements // wide, config.ahead, row_threads * wide
     has_gamma, has_beta, activation = variant.gamma, variant.beta, ACTIVATIONS[variant.activation]
     read_one, read_four = ptx.load_streaming, ptx.load4_streaming
     write_one, write_four = ptx.store_streaming, ptx.store4_streaming
@@ -186,25 +186,23 @@ def row_functions(config: RowConfig, variant: Variant, again: bool = False) -> S
     @cuda.jit(device=True)
     def store_at(array, index, values, n):
         if by_four:
-            a, b, c, d = values[n], values[n + 1], values[n + 2], values[n + 3]
-            write_four(array, index, (kind(a), kind(b), kind(c), kind(d)))
+            four = kind(values[n]), kind(values[n + 1]), kind(values[n + 2]), kind(values[n + 3])
+            write_four(array, index, four)
         else:
             write_one(array, index, kind(values[n]))
 
     @cuda.jit(device=True)
-    def load_chunk(x, row, start, columns, thread, values):
-        first = int64(start) + int64(thread) * wide
+    def load_chunk(x, row, first, columns, values):
         for part in range(parts):
-            column = first + part * row_threads * wide
+            column = first + part * step
             clamped = column if part < unguarded else min(column, int64(columns - wide))
             load_row(x, (row, clamped), values, part * wide)
 
     @cuda.jit(device=True)
-    def how_many(start, columns, thread):
-        first = int64(start) + int64(thread) * wide
+    def how_many(first, columns):
         found = int32(0)
         for part in range(parts):
-            if part < unguarded or first + part * row_threads * wide < columns:
+            if part < unguarded or first + part * step < columns:
                 found += int32(wide)
         return float32(found)
 
@@ -217,27 +215,25 @@ def row_functions(config: RowConfig, variant: Variant, again: bool = False) -> S
         return float32(found)
 
     @cuda.jit(device=True)
-    def added(values, start, columns, thread):
-        first = int64(start) + int64(thread) * wide
+    def added(values, first, columns):
         result = float32(0)
         for part in range(parts):
             some = float32(0)
             for e in range(wide):
                 some += values[part * wide + e]
-            here = part < unguarded or first + part * row_threads * wide < columns
+            here = part < unguarded or first + part * step < columns
             result += some if here else float32(0)
         return result
 
     @cuda.jit(device=True)
-    def squared(values, start, columns, thread, mean):
-        first = int64(start) + int64(thread) * wide
+    def squared(values, first, columns, mean):
         result = float32(0)
         for part in range(parts):
             some = float32(0)
             for e in range(wide):
                 difference = values[part * wide + e] - mean
                 some += difference * difference
-            here = part < unguarded or first + part * row_threads * wide < columns
+            here = part < unguarded or first + part * step < columns
             result += some if here else float32(0)
         return result
 
@@ -251,28 +247,24 @@ def row_functions(config: RowConfig, variant: Variant, again: bool = False) -> S
     @cuda.jit(device=True)
     def result(values, n, mean, scale, factors, m):
         for e in range(wide):
-            values[n + e] = (values[n + e] - mean) * scale
-        if has_gamma:
-            for e in range(wide):
-                values[n + e] *= factors[m + e]
-        if has_beta:
-            for e in range(wide):
-                values[n + e] += factors[m + wide + e]
-        for e in range(wide):
-            values[n + e] = activation(values[n + e])
+            value = (values[n + e] - mean) * scale
+            if has_gamma:
+                value *= factors[m + e]
+            if has_beta:
+                value += factors[m + wide + e]
+            values[n + e] = activation(value)
 
     @cuda.jit(device=True)
-    def fetch_factors(gamma, beta, columns, thread, factors):
+    def fetch_factors(gamma, beta, first, columns, factors):
         for part in range(parts):
-            column = int64(thread) * wide + part * row_threads * wide
+            column = first + part * step
             clamped = column if part < unguarded else min(column, int64(columns - wide))
             factors_at(gamma, beta, clamped, factors, 2 * part * wide)
 
     @cuda.jit(device=True)
-    def finish(out, row, start, columns, thread, values, mean, scale, gamma, beta, wanted, factors):
-        first = int64(start) + int64(thread) * wide
+    def finish(out, row, first, columns, values, mean, scale, gamma, beta, wanted, factors):
         for part in range(parts):
-            column, n = first + part * row_threads * wide, part * wide
+            column, n = first + part * step, part * wide
             m = 2 * n if ahead else 0
             if not ahead:
                 clamped = column if part < unguarded else min(column, int64(columns - wide))
@@ -329,6 +321,7 @@ def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
     of_warp, fetch_factors = part.of_warp, part.fetch_factors
     fetches = config.ahead and (variant.gamma or variant.beta)
     row_threads, rows, elements = config.row_threads, config.rows, config.elements
+    wide = variant.wide
     held = 2 * elements if config.ahead else 8
     warps = row_threads // WARP
     add_lanes = lanes_sum(min(row_threads, WARP))
@@ -343,18 +336,18 @@ def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
             factors = cuda.local.array(held, float32)
             grid_dependency_wait()
             t = int32(cuda.threadIdx.x)
-            thread = t % int32(row_threads)
+            first = int64(t % int32(row_threads)) * wide
             wanted = int32(cuda.blockIdx.x * rows + t // int32(row_threads))
             columns = int32(x.shape[1])
             row = min(wanted, int32(x.shape[0] - 1))  # beyond the last, the last once more
-            load_chunk(x, row, 0, columns, thread, values)
+            load_chunk(x, row, first, columns, values)
             if fetches:
-                fetch_factors(gamma, beta, columns, thread, factors)
-            mean = add_lanes(added(values, 0, columns, thread)) / float32(columns)
-            variance = add_lanes(squared(values, 0, columns, thread, mean)) / float32(columns)
+                fetch_factors(gamma, beta, first, columns, factors)
+            mean = add_lanes(added(values, first, columns)) / float32(columns)
+            variance = add_lanes(squared(values, first, columns, mean)) / float32(columns)
             scale = float32(1) / math.sqrt(variance + eps)
             here = wanted < x.shape[0]
-            finish(out, row, 0, columns, thread, values, mean, scale, gamma, beta, here, factors)
+            finish(out, row, first, columns, values, mean, scale, gamma, beta, here, factors)
 
         return layer_norm_rows
 
@@ -370,24 +363,25 @@ def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
         warp_means = cuda.shared.array(warps, float32)
         warp_squares = cuda.shared.array(warps, float32)
         grid_dependency_wait()
-        row, t, first = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x), int32(0)
+        row, t, before = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x), int32(0)
         if blocks > 1:
-            row, first = row // int32(blocks), cluster_rank() * int32(warps)
-        warp, lane, thread = t // int32(WARP), t % int32(WARP), t + first * int32(WARP)
+            row, before = row // int32(blocks), cluster_rank() * int32(warps)
+        warp, lane = t // int32(WARP), t % int32(WARP)
+        first = int64(t + before * int32(WARP)) * wide
         columns = int32(x.shape[1])
-        load_chunk(x, row, 0, columns, thread, values)
+        load_chunk(x, row, first, columns, values)
         if fetches:
-            fetch_factors(gamma, beta, columns, thread, factors)
-        count = max(of_warp(first + warp, columns), float32(1))
-        mean = add_lanes(added(values, 0, columns, thread)) / count
-        square = add_lanes(squared(values, 0, columns, thread, mean))
+            fetch_factors(gamma, beta, first, columns, factors)
+        count = max(of_warp(before + warp, columns), float32(1))
+        mean = add_lanes(added(values, first, columns)) / count
+        square = add_lanes(squared(values, first, columns, mean))
         if lane == 0:
             warp_means[warp], warp_squares[warp] = mean, square
         cuda.syncthreads()
         # the warps' parts, one a lane, merged as in `merged`, all at once
         place = lane % int32(near_warps)
         other = min(place, int32(warps - 1))
-        weight = of_warp(first + other, columns) if place < warps else float32(0)
+        weight = of_warp(before + other, columns) if place < warps else float32(0)
         count = float32(columns)
         if blocks > 1:
             count = add_warps(weight)
@@ -398,7 +392,7 @@ def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
         if blocks > 1:
             mean, square = of_cluster(count, mean, square, columns)
         scale = float32(1) / math.sqrt(square / float32(columns) + eps)
-        finish(out, row, 0, columns, thread, values, mean, scale, gamma, beta, True, factors)
+        finish(out, row, first, columns, values, mean, scale, gamma, beta, True, factors)
 
     return layer_norm_row
 
@@ -413,6 +407,7 @@ def long_rows(config: RowConfig, variant: Variant) -> Callable:
     load_chunk, how_many, finish = part.load_chunk, part.how_many, part.finish
     added, squared = part.added, part.squared
     elements, chunk, warps = config.elements, config.longest, config.row_threads // WARP
+    wide = variant.wide
 
     @cuda.jit(max_registers=config.max_registers)
     def layer_norm_long(x, gamma, beta, eps, out):
@@ -424,13 +419,14 @@ def long_rows(config: RowConfig, variant: Variant) -> Callable:
         grid_dependency_wait()
         row, thread = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x)
         warp, lane = thread // int32(WARP), thread % int32(WARP)
-        columns = int32(x.shape[1])
+        begin, columns = int64(thread) * wide, int32(x.shape[1])
         count, mean, square = float32(0), float32(0), float32(0)
         for start in range(0, columns, chunk):
-            load_chunk(x, row, start, columns, thread, values)
-            found = how_many(start, columns, thread)
-            middle = added(values, start, columns, thread) / max(found, float32(1))
-            spread = squared(values, start, columns, thread, middle)
+            first = int64(start) + begin
+            load_chunk(x, row, first, columns, values)
+            found = how_many(first, columns)
+            middle = added(values, first, columns) / max(found, float32(1))
+            spread = squared(values, first, columns, middle)
             count, mean, square = merged(count, mean, square, found, middle, spread)
         count, mean, square = merged_in_warp(count, mean, square)
         if lane == 0:
@@ -442,10 +438,9 @@ def long_rows(config: RowConfig, variant: Variant) -> Callable:
         count, mean, square = merged_in_warp(count, means[other], square)
         scale = float32(1) / math.sqrt(square / count + eps)
         for start in range(0, columns, chunk):
-            load_chunk(x, row, start, columns, thread, values)
-            finish(
-                out, row, start, columns, thread, values, mean, scale, gamma, beta, True, factors
-            )
+            first = int64(start) + begin
+            load_chunk(x, row, first, columns, values)
+            finish(out, row, first, columns, values, mean, scale, gamma, beta, True, factors)
 
     return layer_norm_long
 
