@@ -417,6 +417,9 @@ def part_of_row(
 #: Elements of the longest row, by alignment: 1,024 threads have 64 registers each, and where single
 #: elements are read, more of them hold addresses.
 LONGEST = {True: 32_768, False: 16_384}
+#: Registers of a thread of a cluster with so few accesses, which need no more: three blocks of 512
+#: threads are on a multiprocessor, not two, and while one waits for its cluster two read or write.
+THIN, THIN_ACCESSES = 40, 5
 
 
 @functools.cache
@@ -436,8 +439,9 @@ def registers(dtype: str, config: SoftmaxConfig, access: str, unguarded: int = 0
     if blocks > 1:
         of_row = exchange_in_cluster(threads, blocks)
     first_of, load_row, inside, store_row = part_of_row(config, access, unguarded)
+    thin = blocks > 1 and access == "aligned" and accesses <= THIN_ACCESSES
 
-    @cuda.jit(max_registers=most_registers(threads * block_rows))
+    @cuda.jit(max_registers=THIN if thin else most_registers(threads * block_rows))
     def softmax_registers(x, out):
         if blocks > 1:
             cluster(blocks)

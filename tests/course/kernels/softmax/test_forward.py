@@ -79,3 +79,13 @@ def test_the_longest_rows_in_registers_leave_a_block_that_can_be_launched(access
     facts = compiled(kernel, "void(float32[:, :], float32[:, :])", "sm_90")
     assert facts.registers * forward.config_for(longest, access).row_threads <= 65_536
     assert facts.local_bytes == facts.spills == 0
+
+
+@needs_compiler
+@pytest.mark.parametrize("columns", [16_640, 40_960, 74_248])
+def test_three_blocks_of_a_cluster_are_on_a_multiprocessor_where_few_registers_do(columns):
+    config = forward.cluster_config(columns, "aligned")
+    kernel = forward.registers("float16", config, "aligned", config.unguarded(columns, "aligned"))
+    facts = compiled(kernel, "void(float16[:, ::1], float16[:, ::1])", "sm_90")
+    assert config.accesses == forward.THIN_ACCESSES and facts.registers <= forward.THIN
+    assert facts.local_bytes == facts.spills == 0
