@@ -4,6 +4,8 @@ One thread, one warp or one block that does everything has right results, too, a
 whose every thread does everything; none of them has the speed. So the accesses of memory are
 counted for each thread, and the busiest thread of an answer is held against the busiest one of the
 solution in the same launch. Where one thread is meant to do it all, it does so in the solution.
+A compare-and-swap that came too late is tried again, which is no work of others: where threads do
+so, the least busy one that stores is held against the solution's.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy as np
 TIMES = 4
 _DOES = {(): "accesses memory", (("shared", "store"),): "stores to shared memory"}
 _STORES = ("global", "store"), ("global", "atomic")
+_TRIES = r"\b(?:cas|compare_and_swap)\("  # what may have to be tried again
 
 
 @dataclass(frozen=True)
@@ -27,11 +30,15 @@ class Work:
     done: dict[tuple, np.ndarray]  # how often each thread accesses memory, stores to shared memory
     stores: np.ndarray  # of bool: the threads whose stores reach global memory
     barriers: int  # how many a block passes
+    tries: bool  # whether threads compare and swap
 
     @classmethod
     def of(cls, report: Any) -> Work:
         done = {kinds: report.by_thread(*kinds) for kinds in _DOES}
-        return cls(done, report.by_thread(*_STORES) > 0, report.barriers)
+        stores = report.by_thread(*_STORES) > 0
+        atomics = report.by_thread(("global", "atomic"), ("shared", "atomic"))
+        tries = stores.any() and atomics.any() and report.lines["code"].str.contains(_TRIES).any()
+        return cls(done, stores, report.barriers, bool(tries))
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,8 @@ def spread_fault(own: Work, right: Work) -> Fault | None:
     few = few_blocks or 0 < TIMES * own.stores.sum() < right.stores.sum()
     for kinds, does in _DOES.items():
         mine, most = own.done[kinds], int(right.done[kinds].max())
-        if not most or mine.max() <= TIMES * most:
+        busiest = mine[own.stores].min() if own.tries else mine.max()
+        if not most or busiest <= TIMES * most:
             continue
         who, their = _who(mine > mine.max() / 2)
         times = "time" if most == 1 else "times"

@@ -233,7 +233,15 @@ wrong("not-parallel", "one warp does the work")(
     "    for i in range(values.size):\n        if values[i] == bin_number:\n"
     "            counts[bin_number] += 1"
 )
-
+RETRY = (
+    "while True:\n{0}    old = counts[values[i]]\n"
+    "{0}    if cuda.atomic.cas(counts, values[i], old, old + 1) == old:\n{0}        break"
+)
+ADD = "cuda.atomic.add(counts, values[i], 1)"
+right({ADD: RETRY.format(" " * 8)})
+wrong("not-parallel", "one of 64 threads does the work")(
+    "for i in range(values.size if cuda.grid(1) == 0 else 0):\n    " + RETRY.format(" " * 4)
+)
 
 wrong("race|wrong-result", "returns what was there before", "Call it without the assignment")(
     {"cuda.atomic": "counts[values[i]] = cuda.atomic"}
