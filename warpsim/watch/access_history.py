@@ -52,9 +52,7 @@ class Accesses:
     def __init__(self, size: int):
         self.thread = np.full(size, -1, np.int32)
         self.spread = np.zeros(size, np.uint8)
-        self.block_time = np.zeros(size, np.int32)
-        self.warp_time = np.zeros(size, np.int32)
-        self.fence_time = np.zeros(size, np.int32)
+        self.block_time, self.warp_time, self.fence_time = np.zeros((3, size), np.int32)
         self.last: ndarray | None = None  # atomics: 1 + the time of each block's last one
         self.used = self.shared = False  # anything here? Several threads at one element?
         self.late: list[tuple[ndarray, ndarray, int]] = []  # their times are not written down

@@ -46,11 +46,11 @@ def bounds_cure(state, array, name: str, axis: int, values, outside, size: int, 
     if space in ("shared", "local"):
         return _in_a_tile(state, array, name, axis, values, f"{excess}: {most}")
     # an atomic at the thread's own index is none that a guard would mend: it races with none
-    counted = None if op == "atomic" else _counted(state, name, values)
+    counted = None if op == "atomic" else _counted(state, name, values, size)
     if counted is None:
         return f"`{name}` is {excess}: {most}"
-    better = _other_axis(state, array, axis, counted)
-    if better:
+    along, one_by_one = counted
+    if one_by_one and (better := _other_axis(state, array, axis, along)):
         return f"`{name}` {better}"
     within = f"{name} < {limit(array, axis)}"
     branch = state.mask.count < state.root.count
@@ -86,22 +86,30 @@ def limit(array: Any, axis: int) -> str:
     return f"{array.name}.size" if array.ndim == 1 else f"{array.name}.shape[{axis}]"
 
 
-def _counted(state: Any, name: str, values: ndarray) -> int | None:
-    """The axis of the launch whose threads an index counts, one by one, or in groups as warps."""
+def _counted(state: Any, name: str, values: ndarray, size: int) -> tuple[int, bool] | None:
+    """The axis of the launch whose threads an index counts, or groups of them; and if one by one.
+
+    None, too, where a guard would only hide the fault: a loop has passed over elements, or groups
+    are so small that whole blocks are too many.
+    """
     if not name.isidentifier() and not name.startswith("cuda."):
         return None  # a sum or a product may need another test
     active, geometry = state.mask.active, state.geometry
     mine = values[active]
-    for axis in range(3):
-        steps = geometry.grid_shape[axis] * geometry.block_shape[axis]
-        if steps == 1:
-            continue
+    for axis, block in enumerate(geometry.block_shape):
+        threads = geometry.grid_shape[axis] * block
         own = np.broadcast_to(np.asarray(geometry.indices[axis]), active.shape)[active]
-        groups = {1, *(2**power for power in range(1, 11)), geometry.block_shape[axis]}
-        for group in sorted(groups):
-            behind = mine - own // group  # a loop by the whole grid may have gone on
-            if (behind == behind[0]).all() and behind[0] >= 0 and behind[0] % steps == 0:
-                return axis
+        for group in sorted({1, *(2**power for power in range(1, 11)), block}):
+            number = own // group
+            begin = int(mine[0] - number[0])  # a loop by the whole grid may have gone on
+            last_of_loop = group == 1 and len(mine) == 1 < threads
+            if begin and not last_of_loop and (number == number[0]).all():
+                continue  # it is the same for all, and counts nothing
+            if begin < 0 or begin % -(-threads // group) or (mine - number != begin).any():
+                continue
+            blocks_too_many = 1 < group != block and threads - size * group >= block
+            passed_over = begin > 0 and mine.min() > size
+            return None if blocks_too_many or passed_over else (axis, group == 1 and begin == 0)
     return None
 
 
@@ -112,13 +120,13 @@ def _other_axis(state: Any, array: Any, axis: int, counted: int) -> str | None:
         return None
     block = geometry.block_shape[counted]
     threads = geometry.grid_shape[counted] * block
-    covered = [0 <= threads - size < block and threads > 1 for size in array.shape]
-    fitting = [other for other, covers in enumerate(covered) if covers]
-    if array.ndim < 2 or covered[axis] or not fitting:
+    covered = [0 <= threads - size < block for size in array.shape]
+    if covered[axis] or not any(covered):
         return None
     return (
-        f"counts the threads along {AXES[counted]}, which are as many as axis {fitting[0]} of "
-        f"{array.name} needs: does it belong there? (cuda.grid gives x first)"
+        f"counts the threads along {AXES[counted]}, which are as many as axis "
+        f"{covered.index(True)} of {array.name} needs: does it belong there? "
+        "(cuda.grid gives x first)"
     )
 
 

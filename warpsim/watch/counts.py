@@ -277,7 +277,7 @@ def sector_counts(elements: ndarray, size: int, pitch: int, address: int, mask) 
     low = -(1 << 40)  # idle lanes: below any address
     if mask.count < len(elements):
         elements = np.where(mask.active, elements, low)
-    if not _ascending(elements):
+    if not np.logical_and.reduce(_beside(np.greater_equal, elements, True)):
         elements = np.sort(elements.reshape(-1, 32), axis=1).reshape(-1)
     first = elements[::32] > low
     distinct = _changes(elements) + first
@@ -286,20 +286,17 @@ def sector_counts(elements: ndarray, size: int, pitch: int, address: int, mask) 
     return mask.warps, int(_sum(by_warp)), int(ideal), by_warp, int(by_warp.max())
 
 
-def _ascending(elements: ndarray) -> bool:
-    """Whether no lane of a warp comes before its neighbour on the left."""
-    steps = np.empty(len(elements), bool)
-    np.greater_equal(elements[1:], elements[:-1], out=steps[1:])
-    steps[::32] = True
-    return bool(np.logical_and.reduce(steps))
+def _beside(compare: np.ufunc, values: ndarray, first: bool) -> ndarray:
+    """How each lane compares with its neighbour on the left; ``first`` for a warp's lane 0."""
+    steps = np.empty(len(values), bool)
+    compare(values[1:], values[:-1], out=steps[1:])
+    steps[::32] = first
+    return steps
 
 
 def _changes(values: ndarray) -> ndarray:
     """How often lanes of a warp differ from their neighbour on the left, for each warp."""
-    steps = np.empty(len(values), bool)
-    np.not_equal(values[1:], values[:-1], out=steps[1:])
-    steps[::32] = False
-    return np.bitwise_count(in_warps(steps))
+    return np.bitwise_count(in_warps(_beside(np.not_equal, values, False)))
 
 
 def wavefronts(elements: ndarray, size: int, pitch: int, address: int, mask, loads=True) -> tuple:

@@ -35,9 +35,7 @@ class Disputed:
 
     def add(self, elements: ndarray, threads: ndarray, rows: ndarray, place: int) -> None:
         """Stores at a place of the source; -1 for one that nobody disputed when it was made."""
-        self.is_open[elements] = True
-        self.time += 1
-        made = elements, threads, rows, *self._columns(len(elements), place)
+        made = elements, threads, rows, *self._opened(elements, place)
         if self.stores and not self.thorough:
             same = (np.array_equal(made[n], self.stores[-1][n]) for n in (0, 1, 3))
             if all(same):  # the next pass of a loop
@@ -48,13 +46,14 @@ class Disputed:
 
     def add_loads(self, elements: ndarray, threads: ndarray, place: int, barriers: ndarray) -> None:
         """Loads at a place of the source, after so many ``barriers``, of a thorough search."""
-        self.is_open[elements] = True
-        self.time += 1
-        self.loads.append((elements, threads, *self._columns(len(elements), place), barriers))
+        self.loads.append((elements, threads, *self._opened(elements, place), barriers))
         self.kept += len(elements)
 
-    def _columns(self, size: int, place: int) -> tuple[ndarray, ndarray]:
-        return np.full(size, place), np.full(size, self.time)
+    def _opened(self, elements: ndarray, place: int) -> tuple[ndarray, ndarray]:
+        """Columns of the place and of the time for accesses that come now to some elements."""
+        self.is_open[elements] = True
+        self.time += 1
+        return np.full(len(elements), place), np.full(len(elements), self.time)
 
     def close(self, over: ndarray) -> None:
         """Some elements are judged, but for the loads that are kept."""

@@ -267,10 +267,8 @@ class Races:
         self._settled().block[first : first + state.blocks][arrived] += 1
 
     def grid_passed(self) -> None:
-        if self.state.counters is not None:
-            clock = self.state.launch.clock
+        if clock := self._settled():
             clock.block += 1
-            clock.moved = True
             self._begin_anew(self.shadows())
 
     def syncwarp(self, *mask_and_site) -> None:

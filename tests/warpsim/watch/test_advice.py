@@ -61,6 +61,20 @@ def a_row_a_warp(x):
 
 
 @cuda.jit
+def a_row_half_a_warp(x):
+    row = cuda.grid(1) // 16
+    x[row] = 1
+
+
+@cuda.jit
+def every_other_turn(x):
+    i = cuda.grid(1)
+    while i < 2 * x.size:
+        x[i] = 1
+        i += 2 * cuda.gridsize(1)
+
+
+@cuda.jit
 def counted(x):
     i = cuda.grid(1)
     cuda.atomic.add(x, i, 1)
@@ -80,6 +94,8 @@ def far_below(x):
         (mirrored, 1, 32, 32, "`x.size - i` is one too large: the last index is 31"),
         (doubled, 1, 32, 32, "`2 * cuda.grid(1)` is up to 31 too large: the last index is 31"),
         (a_row_a_warp, 1, 128, 3, "guard it with `if row < x.size:`"),
+        (a_row_half_a_warp, 4, 64, 8, "`row` is up to 8 too large: the last index is 7"),
+        (every_other_turn, 2, 32, 100, "`i` is up to 92 too large: the last index is 99"),
         (counted, 1, 32, 8, "`i` is up to 24 too large: the last index is 7"),
         (far_below, 1, 32, 8, "`cuda.grid(1) - 100` is negative; the first index is 0"),
         (bare, 1, 32, 0, "x is empty"),
@@ -131,6 +147,27 @@ def test_an_index_along_the_wrong_axis_is_no_matter_of_a_guard():
 
     finding = trace(swapped, (3, 1), (16, 16), zeros(13, 37)).findings[0]
     assert "counts the threads along x, which are as many as axis 1 of x needs" in finding.message
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_index_that_counts_groups_or_nothing_is_not_told_to_count_threads(seed):
+    r = random.Random(seed)
+    group, rows, more = 2 ** r.randrange(1, 4), r.randrange(1, 5), 2 * r.randrange(4, 9)
+
+    @cuda.jit
+    def in_groups(x):
+        row = cuda.grid(2)[1] // group
+        x[row, cuda.threadIdx.x] = 1
+
+    @cuda.jit
+    def for_all(x):
+        row = more
+        x[row, cuda.grid(2)[1]] = 1
+
+    finding = trace(in_groups, (1, 8), (32, 8), zeros(rows, 64)).findings[0]
+    assert "counts the threads" not in finding.message, (group, rows, finding)
+    finding = trace(for_all, 1, (32, 2), zeros(rows, 2)).findings[0]
+    assert f"`row` is {more - rows + 1} too large: the last" in finding.message, (more, rows)
 
 
 def test_a_shared_array_is_named_with_its_size():
