@@ -18,6 +18,7 @@ import numpy as np
 from course.checks.exercises import Exercise
 from course.checks.verdicts import Failure
 from warpsim.core.words import count
+from warpsim.front.names import Unsupported
 from warpsim.run.kernel import Kernel
 
 # A part of Numba's messages that says where in Numba it happened, not what is wrong.
@@ -45,8 +46,9 @@ READING = ("LOAD_GLOBAL", "LOAD_NAME")  # instructions that read a global name
 # Classes of ufuncs that run on the GPU: numba.cuda's, and the simulator's.
 GPU_UFUNCS = {"CUDAUFuncDispatcher", "CUDAGeneralizedUFunc", "Vectorized", "GeneralisedUfunc"}
 CANNOT_COMPILE = "Numba cannot compile this: "
-# How the simulator says where: "..., line 3 of square:" and the source below it.
-SIMULATED_PLACE = re.compile(r"(?:,|\n)\s*line (\d+) of (\w+):\s*\n\s*(.+)\s*$")
+CANNOT_SIMULATE = "The simulator cannot run this, though Numba may compile it: "
+# How the simulator says where: "..., line 3 of square:", the source below it, and what to do.
+SIMULATED_PLACE = re.compile(r"(?:,|\n)\s*line (\d+) of (\w+):\s*\n\s*(.+)(?:\n(.+))?\s*$")
 ESSENTIAL = re.compile(
     r"NameError|No implementation of function|Unknown attribute|cannot determine Numba type|"
     r"Cannot unify|is not defined|Unsupported|not supported|Invalid use of|Use of|cannot assign|"
@@ -347,11 +349,14 @@ def is_numba_error(error: BaseException) -> bool:
 def typing_failure(error: BaseException, function: FunctionType | None) -> Failure:
     """Numba's error without what only helps Numba's developers: one sentence and the line."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    begins = CANNOT_SIMULATE if isinstance(error, Unsupported) else CANNOT_COMPILE
     place = SIMULATED_PLACE.search(text)
     if place:
         sentence = " ".join(text[: place.start()].split())
         where = "" if place[2] == getattr(function, "__name__", "") else f" (in {place[2]})"
-        return Failure("typing", CANNOT_COMPILE + sentence + where, int(place[1]), place[3])
+        what = sentence.removesuffix(" is not supported by the simulator") + where
+        instead = f". {place[4]}" if place[4] else ""
+        return Failure("typing", begins + what + instead, int(place[1]), place[3])
     number = getattr(getattr(error, "loc", None), "line", None)
     lines = []
     for raw in text.splitlines():
@@ -369,7 +374,7 @@ def typing_failure(error: BaseException, function: FunctionType | None) -> Failu
     line, code = (None, None)
     if number is not None and function is not None:
         line, code = line_of(function, number)
-    return Failure("typing", CANNOT_COMPILE + sentence, line, code)
+    return Failure("typing", begins + sentence, line, code)
 
 
 def is_gpu_kernel(value: Any) -> bool:

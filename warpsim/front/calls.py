@@ -171,7 +171,8 @@ def call(typer: Any, node: ast.Call) -> types.Type:
     if isinstance(node.func, ast.Attribute) and isinstance(source.static(node.func.value), type):
         of = ast.unparse(node.func.value)
         raise source.refused(node, f"Unknown attribute {node.func.attr!r} of type class({of})")
-    raise source.unsupported(node, f"the call of {name}")
+    instead = "Loop over a range, or compare: 0 <= i < n." if function is range else ""
+    raise source.unsupported(node, f"the call of {name}", instead)
 
 
 def _class_of(typer: Any, node: ast.expr) -> Any:

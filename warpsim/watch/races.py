@@ -272,11 +272,9 @@ class Races:
             self._begin_anew(self.shadows())
 
     def syncwarp(self, *mask_and_site) -> None:
-        state, clock = self.state, self._settled()
-        if clock is None:
-            return
-        warps = np.flatnonzero(in_warps(state.mask.active))
-        clock.warp[warps + state.geometry.start // 32] += 1
+        if clock := self._settled():
+            warps = np.flatnonzero(in_warps(self.state.mask.active))
+            clock.warp[warps + self.state.geometry.start // 32] += 1
 
     def threadfence(self, site: int) -> None:
         """What the active threads wrote is visible before what they write next."""

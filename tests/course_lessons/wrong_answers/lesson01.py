@@ -20,6 +20,9 @@ wrong("unwritten-output", "cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x"
     {"blockDim": "gridDim"}
 )
 wrong("out-of-bounds", "1,031 elements", "x[1031]")({"i < out.size": "True"})
+wrong("typing", "cannot run this, though Numba may", "call of range", "compare: 0 <= i < n")(
+    "i = cuda.grid(1)\nif i in range(x.size):\n    out[i] = x[i] * x[i]"
+)
 wrong("wrong-result", "Line 4 decides")({"x[i] * x[i]": "i * i"})
 wrong("wrong-result", "It holds x, unchanged|square roots of the right")({" * x[i]": ""})
 right("i = cuda.grid(1)\nif i < x.size:\n    out[i] = x[i] ** 2")
