@@ -210,7 +210,7 @@ def _looks(
 ) -> str | None:
     """How wrong values look, as far as one case tells."""
     if got.ndim and not np.any(got):
-        return "Every element is 0: nothing was added up, or nothing was computed."
+        return "Every element is 0: nothing was added up, or it is not what is stored."
     for sentence, candidate in _transformed(expected):
         if _same(got, candidate, expected):
             return sentence

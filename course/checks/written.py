@@ -52,7 +52,8 @@ def add_slip(failure: Failure, exercise: KernelExercise, answer: Any) -> None:
     text, right = Text(answer), Text(exercise.model())
     if text.whole is None:
         return
-    for look in (_threads_alone, _formula, _exchanged, _clamped, _atomic_result, _early_return):
+    looks = _threads_alone, _formula, _exchanged, _clamped, _atomic_result, _stored_over
+    for look in (*looks, _early_return):
         found = look(failure, exercise, text, right)
         if found:
             failure.message += f"\n{found[0]}"
@@ -193,6 +194,24 @@ def _atomic_result(failure: Failure, exercise: KernelExercise, text: Text, right
                 "and what others have added.",
                 f"{targets[0]} is given as it should begin: only add to it.",
             )
+    return None
+
+
+def _stored_over(failure: Failure, exercise: KernelExercise, text: Text, right: Text) -> Slip:
+    """An element that is added to, and then set to something else."""
+    suites = ast.FunctionDef | ast.For | ast.While | ast.If
+    for node in text.own(suites) if failure.kind in _ELEMENTS else ():
+        for place, after in enumerate(node.body):
+            target = ast.unparse(after.targets[0]) if isinstance(after, ast.Assign) else ""
+            if "[" not in target or target in ast.unparse(after.value):
+                continue
+            for added in (n for before in node.body[:place] for n in ast.walk(before)):
+                if isinstance(added, ast.AugAssign) and ast.unparse(added.target) == target:
+                    return (
+                        f"`{ast.unparse(after)}` in line {after.lineno} stores over what line "
+                        f"{added.lineno} has added to {target}.",
+                        f"Add up in a variable of your own, and store that in {target}, once.",
+                    )
     return None
 
 

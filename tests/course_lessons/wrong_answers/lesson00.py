@@ -52,6 +52,9 @@ wrong("unwritten-output", "stores its pixel where inside is true")(
     {"inside = column < out.shape[1] and row < out.shape[0]": "pass"}
 )
 wrong("wrong-result", "Line 10 decides")({"+= u": "= u"})
+wrong("wrong-result", "line 10 stores over what line 9 has added to out[row, column]")(
+    {"total += u": "out[row, column] += u", "            # total += ...\n": ""}
+)
 wrong("wrong-result", "drawn")({"range(k)": "range(k if s[0] > float32(1e-3) else 0)"})
 wrong("typing", "take one element of")({"u[row, i] * s[i] * vt[i, column]": "u * s * vt"})
 wrong("uninitialised-read")({"u[row, i] * s[i] * vt[i, column]": "out[row, column]"})
