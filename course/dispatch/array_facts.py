@@ -45,9 +45,14 @@ class Library:
     #: are asked for in each call.
     lends = False
 
-    def convert(self, name: str, dtype: str) -> str:
-        """How a user converts an array of that name."""
-        return f"{name}.astype('{dtype}')"
+    def convert(self, name: str, dtype: str, held: Any = None) -> str:
+        """How a user converts an array of that name; `held` is its dtype.
+
+        NumPy itself has no bfloat16: to `astype` ours is a record.
+        """
+        if held == BFLOAT16:
+            name = f"{name}.view(ml_dtypes.bfloat16)"
+        return f"{name}.astype({'ml_dtypes.bfloat16' if dtype == 'bfloat16' else repr(dtype)})"
 
     def as_bfloat16(self, name: str) -> str:
         """How a user says that integers of 16 bits are a bfloat16's bits."""
@@ -110,8 +115,9 @@ class NumbaArrays(Library):
 
     name, on_device, waits = "numba.cuda", True, True
 
-    def convert(self, name: str, dtype: str) -> str:
-        return f"cuda.to_device({name}.copy_to_host().astype('{dtype}'))"
+    def convert(self, name: str, dtype: str, held: Any = None) -> str:
+        found = Library.convert(self, f"{name}.copy_to_host()", dtype, held)
+        return f"cuda.to_device({found}{'.view(BFLOAT16)' if dtype == 'bfloat16' else ''})"
 
     def as_scalar(self, array: Any) -> Any:
         return array.copy_to_host()[0]
@@ -150,7 +156,7 @@ class Tensors(Library):
 
     name = "PyTorch"
 
-    def convert(self, name: str, dtype: str) -> str:
+    def convert(self, name: str, dtype: str, held: Any = None) -> str:
         return f"{name}.to(torch.{dtype})"
 
     def as_bfloat16(self, name: str) -> str:
@@ -233,10 +239,7 @@ class TorchOnHost(Tensors):
 class Foreign(NumbaArrays):
     """Anything else that lies on the GPU and says where; results are Numba's."""
 
-    name = "another library"
-
-    def convert(self, name: str, dtype: str) -> str:
-        return f"{name}.astype('{dtype}')"
+    name, convert = "another library", Library.convert
 
 
 DLPACK_IMPORTERS = ("cupy", "torch")  # that speak DLPack for memory on the GPU

@@ -59,11 +59,11 @@ def holds(array: ArrayFacts, name: str, *types: Any) -> None:
         return
     *others, last = (name_of(np.dtype(one)) for one in types)
     names = f"{', '.join(others)} or {last}" if others else last
-    convert, bits = array.library.convert(name, "float32"), ""
+    convert, bits = array.library.convert(name, [*others, last][0], array.dtype), ""
     if BFLOAT16 in types and str(array.dtype).endswith("uint16"):
         bits = f"; bits of bfloat16 are {array.library.as_bfloat16(name)}"
     raise TypeError(
-        f"{name} holds {array.dtype}; it must hold {names}: convert it, {convert}{bits}"
+        f"{name} holds {name_of(array.dtype)}; it must hold {names}: convert it, {convert}{bits}"
     )
 
 

@@ -349,7 +349,7 @@ def check_rows(x: ArrayFacts, factors: dict[str, ArrayFacts | None], eps: float)
         if factor.dtype not in (x.dtype, np.float32) and held != "float32":
             raise TypeError(
                 f"{name} holds {name_of(factor.dtype)}, x {held}: of types of 16 bits take one, "
-                f"{factor.library.convert(name, held)}"
+                f"{factor.library.convert(name, held, factor.dtype)}"
             )
     if not isinstance(eps, int | float | np.number):
         raise TypeError(f"eps is {type(eps).__name__}: give a number, 0 or more")

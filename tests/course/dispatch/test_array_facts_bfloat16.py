@@ -10,6 +10,7 @@ from course.dispatch import array_facts as libraries
 from course.dispatch import slots
 from course.kernels.activation import activation
 from course.kernels.arrays import BFLOAT16, NUMBA_TYPES
+from course.kernels.gemm.half import gemm
 from course.kernels.norm import Variant, layer_norm
 from course.kernels.norm import registers as norm_registers
 from course.kernels.softmax import softmax, softmax_backward
@@ -79,7 +80,9 @@ def test_bits_that_are_not_called_bfloat16_are_refused():
         softmax(integers)
     with pytest.raises(TypeError, match=r"bits of bfloat16 are x.view\(BFLOAT16\), of course"):
         activation(cuda.to_device(integers))
-    assert libraries.library("torch on host").as_bfloat16("x") == "x.view(torch.bfloat16)"
+    tensors = libraries.library("torch on host")
+    assert tensors.as_bfloat16("x") == "x.view(torch.bfloat16)"
+    assert tensors.convert("x", "float16", BFLOAT16) == "x.to(torch.float16)"
 
 
 @pytest.mark.parametrize(
@@ -88,12 +91,19 @@ def test_bits_that_are_not_called_bfloat16_are_refused():
         (
             lambda: layer_norm(bits(X), G.astype(np.float16)),
             TypeError,
-            "^gamma holds float16, x bfloat16: of types of 16 bits take one, gamma.astype",
+            "^gamma holds float16, x bfloat16: of types of 16 bits take one, "
+            r"gamma.astype\(ml_dtypes.bfloat16\)$",
         ),
         (
             lambda: layer_norm(X.astype(np.float16), None, bits(G)),
             TypeError,
-            r"^beta holds bfloat16, x float16: .* beta.astype\('float16'\)$",
+            r"^beta holds bfloat16, x float16: .* beta.view\(ml_dtypes.bfloat16\).astype\('float16'\)$",
+        ),
+        (
+            lambda: gemm(X.astype(np.float16), X.astype(np.float16), "nt", bits(X[0, :9])),
+            TypeError,
+            "^bias holds bfloat16; it must hold float16: convert it, "
+            r"bias.view\(ml_dtypes.bfloat16\).astype\('float16'\)$",
         ),
         (
             lambda: softmax_backward(bits(X), X),
