@@ -32,9 +32,9 @@ from typing import Any
 
 from course.backend import one_line
 from course.dispatch import graphs
-from course.kernels.steps import configured
+from course.kernels.steps import configured, one_call
 from course.measure import event_clock
-from course.measure.event_clock import footprint, is_torch
+from course.measure.event_clock import is_torch
 from course.measure.roofline import bound, kinds, refuse_impossible
 from course.measure.timing import Timing, timing_of
 from course_recording.frame import judged
@@ -304,37 +304,23 @@ def keep(
     bench.figure(op, strategy, shape, dtype, "error", "relative", error)
 
 
-def ours(
-    bench: Any, op: str, strategy: str, shape: str, make: Callable, arrays: tuple,
-    alone: bool = True, **given: Any,
-) -> None:  # fmt: skip
-    """Keep a program of the course: ``make()`` gives its launches.
-
-    One launch gets its arrays as arguments, and alternates between copies. Several cannot, nor, not
-    `alone`, one that works in place: their data is more than a cache holds, or the cache is emptied
-    before each.
+def ours(bench: Any, op: str, strategy: str, shape: str, make: Callable, **given: Any) -> None:
+    """Keep a program of the course: ``make()`` gives its launches; calls alternate between copies
+    of all arrays in them.
     """
 
     def queued(stream: Any) -> Callable[[], None]:
         launches = configured(make(), stream)
         bench.cuda.synchronize()  # their memory is filled, whatever the stream
-
-        def whole(*_: Any) -> None:
-            for launch, arguments in launches:
-                launch(*arguments)
-
-        return whole
+        return one_call(launches, ())
 
     try:
         launches = configured(make())
     except Exception as problem:  # a strategy that this GPU does not have
         bench.fail(f"{op} {strategy} {shape}", problem)
         return
-    call, args = launches[0]
-    if len(launches) > 1 or not alone:
-        evicts_itself = footprint(arrays) > 4 * bench.roofs.l2_bytes
-        call, args = queued(0), arrays if evicts_itself else ()
-    keep(bench, op, strategy, shape, call=call, args=args,
+    args = {id(argument): argument for _, arguments in launches for argument in arguments}.values()
+    keep(bench, op, strategy, shape, call=one_call(launches, (*args,)), args=(*args,),
          graph=lambda calls: of_numba(bench, queued, calls), **given)  # fmt: skip
 
 

@@ -125,7 +125,7 @@ def product(bench, layout, sizes, small):
             if products == 1:
                 about |= {"dtype": "tfloat32", "limit": TF32_LIMIT}
         make = partial(matmul.LADDER.launches, *arrays, out, layout=layout, method=method)
-        ours(bench, op, method, shape, make, (*arrays, out), out=out, **given, **about)
+        ours(bench, op, method, shape, make, out=out, **given, **about)
     if not (torch := bench.peer("torch")):
         return
     pair, result = tensors(torch, a, b), torch.empty(rows, columns, device=DEVICE)
@@ -162,7 +162,7 @@ def transposed(bench, rows, columns, small):
     (on_gpu,), out, shape = there(bench, image), empty(bench, columns, rows), f"{rows}x{columns}"
     for method in transpose.LADDER:
         make = partial(transpose.LADDER.launches, on_gpu, out, method=method)
-        ours(bench, "transpose", method, shape, make, (on_gpu, out), out=out, **given)
+        ours(bench, "transpose", method, shape, make, out=out, **given)
     if torch := bench.peer("torch"):
         pair = torch.empty(columns, rows, device=DEVICE), *tensors(torch, image)
         theirs(bench, "transpose", "torch", shape, lambda to, of: to.copy_(of.t()), pair,
@@ -180,20 +180,18 @@ def biases(bench, rows, columns, small):
     cases = {
         "add bias": (
             partial(matmul.bias_launches, x_there, bias_there, result),
-            (x_there, bias_there, result), added, 2 * x.nbytes + bias.nbytes,
+            result, added, 2 * x.nbytes + bias.nbytes,
         ),
         "bias gradient": (
-            partial(matmul.sum_launches, x_there, sums), (x_there, sums), total,
-            x.nbytes + bias.nbytes,
+            partial(matmul.sum_launches, x_there, sums), sums, total, x.nbytes + bias.nbytes,
         ),
     }  # fmt: skip
     torch = bench.peer("torch")
     its = tensors(torch, x, bias) if torch else ()
-    for op, (make, arrays, expected, moved) in cases.items():
+    for op, (make, out, expected, moved) in cases.items():
         given = {"expected": expected, "small": small, "bytes": moved,
                  "operations": COST[op] * x.size}  # fmt: skip
-        ours(bench, op, "each" if op == "add bias" else "warps", shape, make, arrays,
-             out=arrays[-1], **given)  # fmt: skip
+        ours(bench, op, "each" if op == "add bias" else "warps", shape, make, out=out, **given)
         if torch:
             call = torch.add if op == "add bias" else lambda x, _: x.sum(0)
             theirs(bench, op, "torch", shape, call, its, **given)
@@ -209,7 +207,7 @@ def gathers(bench, rows, small):
     out, shape = empty(bench, rows, PIXELS), f"{rows}x{PIXELS}"
     grid = -(-PIXELS // 32), -(-rows // 8)
     launch = Launch(gather, grid, (32, 8), (*on_gpu, 1, out))
-    ours(bench, "gather", "each", shape, lambda: [launch], (*on_gpu, out), out=out, **given)
+    ours(bench, "gather", "each", shape, lambda: [launch], out=out, **given)
     if torch := bench.peer("torch"):
         its = tensors(torch, images, order.astype(np.int64))
         theirs(bench, "gather", "torch", shape, lambda images, order: images[order].float() / 255,
@@ -253,7 +251,7 @@ def elements(bench, count):
         for method in activation.LADDER:
             name = op.removesuffix(" gradient")
             make = partial(ladder.launches, *arrays, name=name, method=method)
-            ours(bench, op, method, shape, make, arrays, out=out, **given)
+            ours(bench, op, method, shape, make, out=out, **given)
         if torch:
             call, names = programs[op]
             theirs(bench, op, "torch", shape, call, tuple(its[n] for n in names), **given)
@@ -275,13 +273,13 @@ def samples(bench, count):
     given = {"expected": m + module.exp(v / 2) * e, "small": small, "bytes": 16 * size,
              "operations": COST["sample"] * size}  # fmt: skip
     drawn = partial(rng.launches, *on_gpu, z, noise)
-    ours(bench, "sample", "Philox", shape, drawn, (*on_gpu, z, noise), out=z, **given)
+    ours(bench, "sample", "Philox", shape, drawn, out=z, **given)
     (d_z,), out = there(bench, grad), empty(bench, size)
     backward = {"expected": module.asarray(grad).astype(np.float64) * e * module.exp(v / 2) / 2,
                 "small": small, "bytes": 16 * size,
                 "operations": COST["sample gradient"] * size}  # fmt: skip
     make = partial(rng.gradient_launches, d_z, on_gpu[1], noise, out)
-    ours(bench, "sample gradient", "each", shape, make, (d_z, noise, out), out=out, **backward)
+    ours(bench, "sample gradient", "each", shape, make, out=out, **backward)
     if torch := bench.peer("torch"):
         its = tensors(torch, mean, log_variance)
 
@@ -323,7 +321,7 @@ def a_loss(bench, name, shape, first, second, small):
             continue
         limit = {"limit": 1e-2} if method == "atomics" else {}
         make = partial(losses.LADDER.launches, *arrays, out, name=name, method=method)
-        ours(bench, name, method, shape, make, (*arrays, out), out=out, **given | limit)
+        ours(bench, name, method, shape, make, out=out, **given | limit)
     gradient, op = {"small": small, "expected": slope}, f"{name} gradient"
     gradient |= {"bytes": (12 if name == "bce" else 16) * size, "operations": COST[op] * size}
     d_first, d_second = empty(bench, size), empty(bench, size)
@@ -331,7 +329,7 @@ def a_loss(bench, name, shape, first, second, small):
         make = partial(losses.kl_launches, *arrays, d_first, d_second, 1.0)
         if name == "bce":
             make = partial(losses.BACKWARD.launches, *arrays, d_first, scale=1.0, method=method)
-        ours(bench, op, method, shape, make, (*arrays, d_first), out=d_first, **gradient)
+        ours(bench, op, method, shape, make, out=d_first, **gradient)
     if torch := bench.peer("torch"):
         of_torch(bench, torch, name, shape, tensors(torch, first, second), given, gradient)
 
@@ -387,7 +385,7 @@ def adams(bench, count):
         *arrays, factors = there(bench, parameters, gradient, zeros, zeros, corrected)
         w, _, first, second = arrays
         make = partial(adam.LADDER.launches, *arrays, factors, w, first, second, method=method)
-        ours(bench, "adam", method, shape, make, tuple(arrays), alone=False, out=w, **given)
+        ours(bench, "adam", method, shape, make, out=w, **given)
     if not (torch := bench.peer("torch")):
         return
     for way in ("fused", "foreach"):

@@ -143,6 +143,28 @@ def test_a_sum_at_one_address_that_stagnates_has_an_error_and_no_time(bench, mon
         assert f"{name} atomics 2048: not timed" in " ".join(bench.notes)
 
 
+@simulated
+def test_several_launches_work_on_the_copies_that_a_clock_hands_them(bench, monkeypatch):
+    timed, found = bench.time, []
+
+    def on_copies(call, args, **about):
+        twins = [bench.cuda.to_device(its.copy_to_host()) if hasattr(its, "copy_to_host") else its
+                 for its in args]  # fmt: skip
+        sums = [n for n, its in enumerate(args) if getattr(its, "nbytes", 0) == 4 and its.shape]
+        sums = [n for n in sums if args[n].dtype == np.float32]
+        for n in sums:
+            args[n][0], twins[n][0] = np.nan, np.nan
+        call(*twins)
+        own, its = ([np.isnan(of[n][0]) for n in sums] for of in (args, twins))
+        found.append(all(own) and not all(its))
+        return timed(call, args, **about)
+
+    monkeypatch.setattr(bench, "time", on_copies)
+    monkeypatch.setattr(losses, "BACKWARD", {})
+    vae_micro.sums(bench, 2048)
+    assert found.count(True) == 2 * len(losses.LADDER), bench.failures
+
+
 def test_a_call_of_a_graph_takes_its_share_and_no_less_than_the_roofs_allow(monkeypatch):
     gpu = FakeGPU()
     clock = event_clock.EventClock(gpu, busy=gpu.busy, empty_l2=gpu.empty_l2, now=gpu.now)
