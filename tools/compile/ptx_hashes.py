@@ -24,7 +24,8 @@ _SYMBOL = re.compile(r"\b_(?:Z|cudapy_)[\w$]+")
 def normalised(ptx: str) -> str:
     """PTX without what the source's names decide.
 
-    Comment lines are dropped, and Numba's tables of globals, which no instruction reads.
+    Comment lines are dropped, and Numba's tables of globals, which no instruction reads. Names of
+    dynamic shared memory, which all begin at one place, come last: NVVM declares them in any order.
     """
     numbers = count()
     found: dict[str, str] = {}
@@ -39,7 +40,12 @@ def normalised(ptx: str) -> str:
         line for line in lines
         if line and not line.lstrip().startswith("//") and "_ZN08NumbaEnv" not in line
     )  # fmt: skip
-    return _SYMBOL.sub(numbered, "\n".join(kept)) + "\n"
+    text = _SYMBOL.sub(numbered, "\n".join(_dynamic_last(kept)))
+    return "\n".join(_dynamic_last(text.split("\n"))) + "\n"
+
+
+def _dynamic_last(lines: Iterable[str]) -> list[str]:
+    return sorted(lines, key=lambda line: line if line.startswith(".extern .shared") else "")
 
 
 def hash_of(ptx: str, options: dict[str, Any]) -> str:

@@ -26,6 +26,11 @@ OPTIONS = {"max_registers": 64, "fastmath": True}
 def test_names_of_symbols_make_no_difference():
     assert ptx_hashes.hash_of(PTX, OPTIONS) == ptx_hashes.hash_of(MOVED, OPTIONS)
     assert ".entry _1(\n\t.param .u64 _2\n" in ptx_hashes.normalised(PTX)
+    one, other = (f".extern .shared .align 1024 .b8 _cudapy_smem_{n}[];\n" for n in (8, 9))
+    used = PTX + "".join(f"\tmov.u64 \t%rd{n}, _cudapy_smem_{n};\n" for n in (8, 9))
+    found = ptx_hashes.hash_of(one + other + used, OPTIONS)
+    assert found == ptx_hashes.hash_of(other + one + used, OPTIONS)
+    assert found != ptx_hashes.hash_of(one + other + used.replace("smem_9", "smem_8"), OPTIONS)
 
 
 @pytest.mark.parametrize(
