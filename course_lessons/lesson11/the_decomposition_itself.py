@@ -1112,8 +1112,8 @@ for size in (64, 128, 256, 512):
 # %% [markdown]
 # Would faster products help where ours takes longer? For few matrices, no. When two blocks of rows
 # meet, the 63 rounds in their Gram matrix take about 80 µs, one after the other. `gesvda`'s whole
-# time leaves 40 to 75 µs for each such meeting. For many matrices, yes: products are over half of a
-# meeting's time (`course/kernels/svd/blocks.py`). Twice as fast, ours would win there, too.
+# time leaves 40 to 75 µs for each such pair. For many matrices, yes: products are over half of a
+# pair's time (`course/kernels/svd/blocks.py`). Twice as fast, ours would win there, too.
 #
 # Last, **less than everything**: rank 50 of the same 64 matrices. "Above best" is the error divided
 # by the least possible one.
