@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.texts import function_of
 from tests.warpsim import the_course
 from tests.warpsim.programs.exchange_programs import GRID, arguments, function, result, source
 from warpsim import cuda as simulated
@@ -80,11 +80,8 @@ def test_a_barrier_left_out_is_found_or_did_no_harm(first):
             continue
         tried += 1
         lines[barriers[0]] = lines[barriers[0]].replace("cuda.syncthreads()", "pass")
-        name = f"<exchange {seed} without a barrier>"
-        linecache.cache[name] = (len("".join(lines)), None, lines, name)
-        names = dict(made.__globals__)
-        exec(compile("".join(lines), name, "exec"), names)
-        report = trace(simulated.jit(names["kernel"]), GRID, block, *arguments(seed, block))
+        less = function_of("".join(lines), f"exchange {seed}, a barrier less", made.__globals__)
+        report = trace(simulated.jit(less), GRID, block, *arguments(seed, block))
         raced += any(finding.kind == "race" for finding in report.findings)
     assert tried >= 30
     assert raced >= 0.9 * tried

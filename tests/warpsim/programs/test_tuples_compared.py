@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import linecache
 
 import numpy as np
 import pytest
 from numba import float32, types, uint32
 from numba.core.errors import TypingError, UnsupportedError
 
+from tests.texts import body_of
 from warpsim import KernelError, cuda, trace
 from warpsim.front.names import Unsupported
 
@@ -22,15 +22,10 @@ PAIRS = [
 
 def kernel_of(expression, returns="out[j * 4 + i] = {}"):
     lines = [
-        "def kernel(x, out):", "    i = cuda.threadIdx.x", "    j = cuda.threadIdx.y",
-        "    s = x.shape[0] - 3, 1", "    t = (i, 7 - j)", "    v = (j, 7 - i)",
-        f"    {returns.format(expression)}",
+        "i = cuda.threadIdx.x", "j = cuda.threadIdx.y", "s = x.shape[0] - 3, 1", "t = (i, 7 - j)",
+        "v = (j, 7 - i)", returns.format(expression),
     ]  # fmt: skip
-    name = f"<tuples {expression}>"
-    linecache.cache[name] = (0, None, [f"{line}\n" for line in lines], name)
-    names = {"cuda": cuda, "uint32": uint32}
-    exec(compile("\n".join(lines), name, "exec"), names)
-    return cuda.jit(names["kernel"])
+    return cuda.jit(body_of("x, out", "\n".join(lines), uint32=uint32))
 
 
 NUMBERS = np.array([1, 2, np.nan, 0.5, 3], np.float32)
@@ -92,12 +87,12 @@ def test_an_unsigned_and_a_signed_element_meet_in_float64_as_in_numba():
 @pytest.mark.parametrize("pair", ["(i, 0) {} 3", "3 {} (i, 0)"])
 @pytest.mark.parametrize("symbol", ["<", "=="])
 def test_a_tuple_and_a_number_are_refused_with_their_line(pair, symbol):
-    with pytest.raises(TypingError, match="line 7 of kernel"):
+    with pytest.raises(TypingError, match="line 7 of f"):
         kernel_of(pair.format(symbol))[1, (4, 4)](np.zeros(5), np.zeros(16))
 
 
 def test_tuples_of_arrays_are_refused_with_their_line():
-    with pytest.raises(UnsupportedError, match="comparison of tuples with array.*line 7 of kernel"):
+    with pytest.raises(UnsupportedError, match="comparison of tuples with array.*line 7 of f"):
         kernel_of("(i, x) == (i, x)")[1, (4, 4)](np.zeros(5), np.zeros(16))
 
 

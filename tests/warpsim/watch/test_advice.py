@@ -1,6 +1,5 @@
 """What a finding advises is what cures it: guards, padding, barriers, whole warps."""
 
-import linecache
 import math
 import random
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 from numba import float32
 
+from tests.texts import body_of
 from tests.warpsim.the_course import needs_course
 from warpsim import KernelError, cuda, trace
 from warpsim.ptx import load4, store4
@@ -407,16 +407,10 @@ def test_float64_is_blamed_on_what_makes_it(seed):
     parts = ["x[i]", *r.choices(list(ORIGINS), k=r.randrange(1, 4))]
     r.shuffle(parts)
     text = " ".join(f"{part} {r.choice('+-*')}" for part in parts[:-1]) + f" {parts[-1]}"
-    lines = [
-        "def kernel(x, y, a, n, out):", "i = cuda.grid(1)", "t = 0.0", f"out[i] = {text}",
-    ]  # fmt: skip
-    source = "\n    ".join(lines) + "\n"
-    file = f"<float64 {seed}>"
-    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
-    space = {"cuda": cuda, "math": math, "float32": float32, "SCALE": 1.5}
-    exec(compile(source, file, "exec"), space)
+    body = f"i = cuda.grid(1)\nt = 0.0\nout[i] = {text}"
+    made = body_of("x, y, a, n, out", body, math=math, float32=float32, SCALE=1.5)
     given = zeros(32), np.zeros(32), 2.0, 3, zeros(32)
-    found = trace(cuda.jit(space["kernel"]), 1, 32, *given).findings
+    found = trace(cuda.jit(made), 1, 32, *given).findings
     told = " ".join(f.message for f in found if f.kind == "float64")
     reasons = [ORIGINS[part] for part in parts if ORIGINS[part]]
     assert bool(told) == bool(reasons), (text, told)
