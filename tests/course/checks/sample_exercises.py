@@ -6,6 +6,8 @@ import pytest
 from course import backend
 from course.checks import exercises, progress
 from course.checks.exercises import Case, FunctionExercise, KernelExercise, Tolerance
+from tests.texts import function_of
+from warpsim import cuda
 
 
 def _square_case(n, block=128):
@@ -104,6 +106,29 @@ MEAN = FunctionExercise(
 )
 
 ALL = (SQUARE, ADD, HISTOGRAM, MEAN)
+#: The text of a right answer to `SQUARE`; beside it the same compiled.
+SQUARE_TEXT = """@cuda.jit
+def square(out, x):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] * x[i]
+"""
+square = function_of(SQUARE_TEXT, "right square", {"cuda": cuda})
+
+
+def writes_far(cuda):
+    """An answer to `MEAN`'s exercise that launches a kernel which writes out[100]."""
+
+    @cuda.jit
+    def far(out):
+        out[cuda.grid(1) + 100] = 1
+
+    def error(a, b):
+        out = np.zeros(3, np.float32)
+        far[1, 1](out)
+        return out
+
+    return error
 
 
 @pytest.fixture(autouse=True)

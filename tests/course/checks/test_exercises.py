@@ -9,7 +9,7 @@ from course import cuda
 from course.checks import check, exercises
 from course.checks.exercises import Case, FunctionExercise
 from course_lessons.cases import extent
-from tests.course.checks.sample_exercises import SQUARE, _square_case, samples  # noqa: F401
+from tests.course.checks.sample_exercises import SQUARE, _square_case, samples, square  # noqa: F401
 
 LARGE = 1100
 
@@ -22,13 +22,6 @@ def drawn(monkeypatch, samples):  # noqa: F811
     exercise = dataclasses.replace(SQUARE, drawer=drawer)
     monkeypatch.setitem(exercises._exercises, SQUARE.name, exercise)
     return exercise
-
-
-@cuda.jit
-def square(out, x):
-    i = cuda.grid(1)
-    if i < x.size:
-        out[i] = x[i] * x[i]
 
 
 @cuda.jit

@@ -14,7 +14,7 @@ from course.checks import check, exercises, functions
 from course.checks.exercises import Case, FunctionExercise, find_exercise
 from course.checks.verdicts import Failure
 from course_lessons.lesson01.judges import launch_covers
-from tests.course.checks.sample_exercises import failed, samples  # noqa: F401
+from tests.course.checks.sample_exercises import failed, samples, writes_far  # noqa: F401
 from tests.texts import body_of
 from warpsim import cuda
 
@@ -185,16 +185,7 @@ def test_wrong_dtype_and_wrong_shape_are_told(monkeypatch):
 
 
 def test_function_that_launches_a_bad_kernel_gets_the_kernels_finding():
-    @cuda.jit
-    def far(out):
-        out[cuda.grid(1) + 100] = 1
-
-    def error(a, b):
-        out = np.zeros(3, np.float32)
-        far[1, 1](out)
-        return out
-
-    failed(check("sample-error", error), "out-of-bounds", "100")
+    failed(check("sample-error", writes_far(cuda)), "out-of-bounds", "100")
 
 
 def test_launch_covers_takes_any_right_configuration_and_explains_wrong_ones():

@@ -9,6 +9,7 @@ from course import backend
 from course.checks import check, exercises, progress
 from course.checks.exercises import KernelExercise, Limit, Tolerance, UnknownExercise
 from course.checks.verdicts import VerdictError, brief
+from tests.course.checks import sample_exercises
 from tests.course.checks.sample_exercises import ADD, ALL, HISTOGRAM, MEAN, SQUARE, failed, samples  # noqa: F401
 from warpsim import cuda
 
@@ -117,13 +118,6 @@ def test_wrong_on_purpose_shows_the_verdict_and_notes_nothing(monkeypatch):
 # --- with a real GPU
 
 
-@cuda.jit
-def right_square(out, x):
-    i = cuda.grid(1)
-    if i < x.size:
-        out[i] = x[i] * x[i]
-
-
 @pytest.fixture
 def pretended_gpu(monkeypatch):
     """A machine whose GPU is the simulator; returns what a launch there really runs."""
@@ -131,10 +125,10 @@ def pretended_gpu(monkeypatch):
 
     launched = []
 
-    class Kernel(type(right_square)):
-        """Simulated as `right_square`, but launched as `on_gpu`."""
+    class Kernel(type(sample_exercises.square)):
+        """Simulated as `square`, but launched as `on_gpu`."""
 
-        on_gpu = right_square
+        on_gpu = sample_exercises.square
 
         def __getitem__(self, configuration):
             launched.append(configuration)
@@ -143,7 +137,7 @@ def pretended_gpu(monkeypatch):
     monkeypatch.setattr(backend, "gpu", lambda: "Tesla T4")
     monkeypatch.setattr(kernels, "is_gpu_kernel", lambda answer: isinstance(answer, Kernel))
     monkeypatch.setattr(kernels.importlib, "import_module", lambda name: cuda)
-    kernel = Kernel(right_square.py_func, False, False)
+    kernel = Kernel(sample_exercises.square.py_func, False, False)
     kernel.launched = launched
     return kernel
 
@@ -153,7 +147,7 @@ def test_clean_kernel_is_launched_on_the_gpu_in_every_case_and_the_text_stays(pr
     assert verdict.status == "passed", verdict
     launches = [configuration[:2] for configuration in pretended_gpu.launched]
     assert launches == [(1, 8), (1, 128), (8, 128), (1, 128), (4, 32)]
-    assert str(verdict) == str(check("sample-square", right_square))
+    assert str(verdict) == str(check("sample-square", sample_exercises.square))
 
 
 def test_a_gpu_without_the_simulated_ones_instructions_launches_nothing(pretended_gpu):
@@ -222,16 +216,9 @@ def test_bad_kernel_inside_a_function_is_caught_by_its_twin_before_the_gpu(monke
     numba_cuda = pytest.importorskip("numba.cuda")
     monkeypatch.setattr(backend, "gpu", lambda: "Tesla T4")
 
-    @numba_cuda.jit
-    def far(out):
-        out[numba_cuda.grid(1) + 100] = 1
-
-    def error(a, b):
-        out = np.zeros(3, np.float32)
-        far[1, 1](out)
-        return out
-
-    failed(check("sample-error", error), "out-of-bounds", "out[100]")
+    failed(
+        check("sample-error", sample_exercises.writes_far(numba_cuda)), "out-of-bounds", "out[100]"
+    )
 
 
 def test_endless_kernel_inside_a_function_never_reaches_the_gpu(monkeypatch):

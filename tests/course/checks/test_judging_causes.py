@@ -6,16 +6,11 @@ import pytest
 from course.checks import check, progress
 from course.checks.judging import agreeing
 from course.checks.verdicts import MORE, Verdict
+from tests.course.checks.sample_exercises import SQUARE_TEXT as SQUARE
 from tests.course.checks.sample_exercises import samples  # noqa: F401
 from tests.texts import function_of
 from warpsim import cuda
 
-SQUARE = """@cuda.jit
-def square(out, x):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = x[i] * x[i]
-"""
 ADD = """@cuda.jit
 def add(out, a, b):
     column, row = cuda.grid(2)

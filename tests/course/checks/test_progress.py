@@ -8,17 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from course.checks import exercises
 from course.checks import progress as session
 from course.checks.verdicts import Verdict
-from tests.course.checks.sample_exercises import ALL, MEAN, SQUARE
+from tests.course.checks.sample_exercises import ALL, MEAN, SQUARE, samples  # noqa: F401
 
 
 @pytest.fixture(autouse=True)
-def samples(monkeypatch):
-    monkeypatch.setattr(exercises, "_exercises", {exercise.name: exercise for exercise in ALL})
-    monkeypatch.setattr(exercises, "_loaded", True)
-    monkeypatch.setattr(session, "_records", {})
+def nothing_before(monkeypatch, samples):  # noqa: F811
     monkeypatch.setattr(session, "_failed", {})
     monkeypatch.setattr(session, "_trouble", None)
 

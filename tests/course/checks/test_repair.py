@@ -10,16 +10,11 @@ from course.checks import check, judging, progress, repair
 from course.checks.exercises import find_exercise
 from course.checks.judging import judge
 from course.checks.verdicts import Failure
+from tests.course.checks.sample_exercises import SQUARE_TEXT as SQUARE
 from tests.course.checks.sample_exercises import samples  # noqa: F401
 from tests.texts import function_of
 from warpsim import cuda
 
-SQUARE = """@cuda.jit
-def square(out, x):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = x[i] * x[i]
-"""
 SAID = re.compile(r"(?m)^Line (\d+) decides: `(.*)`\. (With.*) the answer passes\.$")
 RIGHT = re.compile(r"(?m)^Line (\d+) would be right as `(.*)`\.$")
 
