@@ -141,8 +141,8 @@ class Operator:
     now : callable
         The function itself.
     recorded, seen : callable
-        ``recorded(*tensors, *options, how)``: the same by `how`, its gradient recorded by autograd;
-        the same for transforms.
+        ``recorded(*tensors, *options, how)``: what ``how(tensors, options)`` returns, its gradient
+        recorded by autograd; the same for transforms.
     registered : torch._ops.OpOverload
         What PyTorch's dispatcher calls.
     """
@@ -176,9 +176,8 @@ class Operator:
         if self._dispatch is not None:
             self.registered._op = self._from_program
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, tensors: tuple, options: tuple = ()) -> Any:
         """Call the operator, or what it stands for where nobody can tell."""
-        tensors, options = inputs[: self.count], inputs[self.count :]
         if not _is_compiling():
             for is_known, known_options, recorded, how in self.own.calls:
                 if known_options == options and is_known(*tensors):
@@ -191,10 +190,10 @@ class Operator:
         if recorded is None:
             if not _is_compiling():
                 _check_tangents(tensors)
-            return self.registered(*inputs)
+            return self.registered(*tensors, *options)
         if recorded:
-            return self.recorded(*inputs, self)
-        found = self.now(*inputs)
+            return self.recorded(*tensors, *options, self)
+        found = self.now(*tensors, *options)
         if self.entry is not None and _Guard is not None:
             self._learn(tensors, options)
         return found
@@ -260,8 +259,11 @@ class Operator:
     def _from_dispatcher(self, keys: Any, *inputs: Any) -> Any:
         """The same from within the dispatcher."""
         below = functools.partial(_below_autograd, self.registered, keys)
-        wanted = any(one is not None and one.requires_grad for one in inputs[: self.count])
-        return self.seen(*inputs, below) if wanted and torch.is_grad_enabled() else below(*inputs)
+        tensors, options = inputs[: self.count], inputs[self.count :]
+        wanted = any(one is not None and one.requires_grad for one in tensors)
+        if wanted and torch.is_grad_enabled():
+            return self.seen(*inputs, below)
+        return below(tensors, options)
 
     def _recorded(
         self, how: Callable[..., Any] | None = None, options: tuple = ()
@@ -274,10 +276,9 @@ class Operator:
         class Recorded(torch.autograd.Function):
             @staticmethod
             def forward(ctx, *inputs):
-                *inputs, how = inputs
-                ctx.options = tuple(inputs[count:])
-                result = how(*inputs)
-                ctx.save_for_backward(*((result,) if keeps_result else inputs[:count]))
+                tensors, ctx.options, how = inputs[:count], inputs[count:-1], inputs[-1]
+                result = how(tensors, ctx.options)
+                ctx.save_for_backward(*((result,) if keeps_result else tensors))
                 return result
 
             @staticmethod
@@ -337,10 +338,10 @@ def _refusal(name: str) -> Callable[..., Any]:
     return refuse
 
 
-def _below_autograd(operator: Any, keys: Any, *inputs: Any) -> Any:
+def _below_autograd(operator: Any, keys: Any, tensors: tuple, options: tuple) -> Any:
     """What the dispatcher calls when autograd is done."""
     with torch._C._AutoDispatchBelowAutograd():
-        return operator.redispatch(keys & torch._C._after_autograd_keyset, *inputs)
+        return operator.redispatch(keys & torch._C._after_autograd_keyset, *tensors, *options)
 
 
 # --- LayerNorm ------------------------------------------------------------------------------------
@@ -374,7 +375,7 @@ def _gradients_look_like(dy, x, gamma, beta, eps, activation, parameters):
 def _layer_norm_gradients(ctx, dy):
     wanted = ctx.needs_input_grad
     parameters = wanted[1] or wanted[2]
-    dx, dgamma, dbeta = LAYER_NORM_BACKWARD(dy, *ctx.saved_tensors, *ctx.options, parameters)
+    dx, dgamma, dbeta = LAYER_NORM_BACKWARD((dy, *ctx.saved_tensors), (*ctx.options, parameters))
     return dx, dgamma if wanted[1] else None, dbeta if wanted[2] else None
 
 
@@ -419,7 +420,7 @@ def layer_norm(
     TypeError, ValueError
         As `course.kernels.norm.layer_norm`.
     """
-    return LAYER_NORM(x, gamma, beta, eps, activation)
+    return LAYER_NORM((x, gamma, beta), (eps, activation))
 
 
 # --- softmax --------------------------------------------------------------------------------------
@@ -439,7 +440,7 @@ SOFTMAX_BACKWARD = Operator(
 SOFTMAX = Operator(
     _softmax,
     _empty,
-    lambda ctx, dy: SOFTMAX_BACKWARD(dy, *ctx.saved_tensors),
+    lambda ctx, dy: SOFTMAX_BACKWARD((dy, *ctx.saved_tensors)),
     keeps_result=True,
     entry=softmax_forward._ENTRY,
 )
@@ -447,7 +448,7 @@ SOFTMAX = Operator(
 
 def softmax(x: Tensor) -> Tensor:
     """The softmax along the last axis, of any of the three types; as `course.kernels.softmax`."""
-    return SOFTMAX(x)
+    return SOFTMAX((x,))
 
 
 # --- activations ----------------------------------------------------------------------------------
@@ -470,7 +471,7 @@ ACTIVATION_GRADIENT = Operator(
 ACTIVATION = Operator(
     _activation,
     lambda x, name: _empty(x),
-    lambda ctx, dy: ACTIVATION_GRADIENT(dy, *ctx.saved_tensors, *ctx.options),
+    lambda ctx, dy: ACTIVATION_GRADIENT((dy, *ctx.saved_tensors), ctx.options),
     entry=activations._ENTRY,
     entry_options=lambda name: (name, "auto"),
 )
@@ -478,7 +479,7 @@ ACTIVATION = Operator(
 
 def activation(x: Tensor, name: str = "gelu") -> Tensor:
     """Apply a function of `course.kernels.activation.FUNCTIONS` to every element."""
-    return ACTIVATION(x, name)
+    return ACTIVATION((x,), (name,))
 
 
 _GELUS = {"none": "gelu", "tanh": "gelu tanh"}
@@ -489,12 +490,12 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     name = _GELUS.get(approximate)
     if name is None:
         raise ValueError(f"approximate is {approximate!r}: choose 'none' or 'tanh'")
-    return ACTIVATION(x, name)
+    return ACTIVATION((x,), (name,))
 
 
 def silu(x: Tensor) -> Tensor:
     """SiLU (Swish), as `torch.nn.functional.silu`."""
-    return ACTIVATION(x, "silu")
+    return ACTIVATION((x,), ("silu",))
 
 
 # --- reconstruction -------------------------------------------------------------------------------
@@ -529,7 +530,7 @@ def reconstruct(u: Tensor, s: Tensor, vt: Tensor, k: int) -> Tensor:
     Parameters and errors are those of `course.kernels.reconstruct.ladder.reconstruct`; types are
     float32.
     """
-    return RECONSTRUCT(u, s, vt, k)
+    return RECONSTRUCT((u, s, vt), (k,))
 
 
 # --- autocast -------------------------------------------------------------------------------------
