@@ -225,12 +225,13 @@ class Operator:
                 return now(*tensors, *options)
             return launched(tensors, addresses, None, None)
 
-        if not hasattr(launched, "parts"):
+        if getattr(launched, "parts", None) is None:
             return with_plan
-        make, address_of, slots, current, device, prepared, launch, where = launched.parts
+        makers, count, slots, library, device, launches = launched.parts
+        current, is_captured = library.stream, library.is_captured if len(makers) > count else None
 
-        def alone(*tensors: Tensor) -> Tensor:
-            """The same of one launch: each step counts."""
+        def known(*tensors: Tensor) -> Any:
+            """The same without what is not asked for: each step counts."""
             together = n = 0
             for one in tensors:
                 slots[n] = address = address_of(one)
@@ -238,17 +239,24 @@ class Operator:
                 n += 1
             if together & ALIGNMENT_MASK:
                 return now(*tensors, *options)
-            result = make()
-            slots[n] = address_of(result)
+            if is_captured is not None and is_captured():
+                return with_plan(*tensors)
+            made = []
+            for make in makers:
+                one = make()
+                made.append(one)
+                slots[n] = address_of(one)
+                n += 1
             queue = current(device)
-            if queue != prepared.queue:
-                prepared.go_to(queue)
-            status = launch(*where)
-            if status:
-                prepared.again(status)
-            return result
+            for launch in launches:
+                if queue != launch.queue:
+                    launch.go_to(queue)
+                status = launch.launch(*launch.where)
+                if status:
+                    launch.again(status)
+            return made[0] if count == 1 else tuple(made[:count])
 
-        return alone
+        return known
 
     def _from_program(self, *inputs: Any, **named: Any) -> Any:
         """The same for who calls `registered`: gradients that are wanted are the dispatcher's."""

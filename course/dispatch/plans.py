@@ -162,9 +162,14 @@ class PreparedPlan:
         """The same for one thread, with launches that no other writes addresses into."""
         slots = prepared.new_slots(len(self.launches[0].slots)) if self.launches else None
         launches = [launch.copy(slots) for launch in self.launches]
-        one = len(self.facts.results) == len(launches) == len(self.makers) == 1
-        if not one or self.workspaces or self.facts.entry.scalar or launches[0].moved:
-            return self._on_one_stream(launches)
+        makers, scalar = (*self.makers, *self.borrows), self.facts.entry.scalar
+        parts = makers, len(self.makers), slots, self.library, self.device, launches
+        plain = launches and None not in makers and not any(launch.moved for launch in launches)
+        one = len(self.facts.results) == len(launches) == len(makers) == 1
+        if not (one and plain) or scalar:
+            call = self._on_one_stream(launches)
+            call.parts = parts if plain else None
+            return call
         in_full, current, device, address = self._in_full, self.stream, self.device, self.address
         (make,), (only,) = self.makers, launches
         launch, where = only.launch, only.where
@@ -185,7 +190,7 @@ class PreparedPlan:
                 only.again(status)
             return result
 
-        call.parts = make, address, slots, current, device, only, launch, where
+        call.parts = parts
         return call
 
     def _on_one_stream(self, launches: list[prepared.PreparedLaunch]) -> Callable[..., Any]:
