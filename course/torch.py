@@ -225,10 +225,9 @@ class Operator:
                 return now(*tensors, *options)
             return launched(tensors, addresses, None, None)
 
-        if getattr(launched, "parts", None) is None:
+        if not hasattr(launched, "parts"):
             return with_plan
-        makers, count, slots, library, device, launches = launched.parts
-        current, is_captured = library.stream, library.is_captured if len(makers) > count else None
+        slots, quick, is_captured, alone = launched.parts
 
         def known(*tensors: Tensor) -> Any:
             """The same without what is not asked for: each step counts."""
@@ -237,24 +236,9 @@ class Operator:
                 slots[n] = address = address_of(one)
                 together |= address
                 n += 1
-            if together & ALIGNMENT_MASK:
-                return now(*tensors, *options)
-            if is_captured is not None and is_captured():
+            if together & ALIGNMENT_MASK or (is_captured is not None and is_captured()):
                 return with_plan(*tensors)
-            made = []
-            for make in makers:
-                one = make()
-                made.append(one)
-                slots[n] = address_of(one)
-                n += 1
-            queue = current(device)
-            for launch in launches:
-                if queue != launch.queue:
-                    launch.go_to(queue)
-                status = launch.launch(*launch.where)
-                if status:
-                    launch.again(status)
-            return made[0] if count == 1 else tuple(made[:count])
+            return quick(n) if alone else tuple(quick(n))
 
         return known
 

@@ -162,26 +162,19 @@ class PreparedPlan:
         """The same for one thread, with launches that no other writes addresses into."""
         slots = prepared.new_slots(len(self.launches[0].slots)) if self.launches else None
         launches = [launch.copy(slots) for launch in self.launches]
-        makers, scalar = (*self.makers, *self.borrows), self.facts.entry.scalar
-        parts = makers, len(self.makers), slots, self.library, self.device, launches
-        plain = launches and None not in makers and not any(launch.moved for launch in launches)
-        one = len(self.facts.results) == len(launches) == len(makers) == 1
-        if not (one and plain) or scalar:
-            call = self._on_one_stream(launches)
-            call.parts = parts if plain else None
-            return call
-        in_full, current, device, address = self._in_full, self.stream, self.device, self.address
-        (make,), (only,) = self.makers, launches
+        makers, count = (*self.makers, *self.borrows), len(self.makers)
+        if not launches or None in makers or any(launch.moved for launch in launches):
+            return self._on_one_stream(launches)
+        facts, current, device, address = self.facts, self.stream, self.device, self.address
+        alone = count == 1 and not (facts.has_out or facts.entry.scalar)
+        is_captured = self.library.is_captured if self.borrows else None
+        (make, *_), (only, *_) = makers or [None], launches
         launch, where = only.launch, only.where
 
-        def call(
-            arrays: Sequence[Array], addresses: list[int], out: Array | None, stream: Any
-        ) -> Any:
-            if stream is not None:
-                return in_full(arrays, addresses, out, stream)
+        def launched(n: int) -> Array | list[Array]:
+            """Launch with n addresses in their slots; returns what is made, each step counts."""
             result = make()
-            addresses.append(address(result))
-            slots[:] = addresses
+            slots[n] = address(result)
             queue = current(device)
             if queue != only.queue:
                 only.go_to(queue)
@@ -190,7 +183,34 @@ class PreparedPlan:
                 only.again(status)
             return result
 
-        call.parts = parts
+        def all_launched(n: int) -> Array | list[Array]:
+            """The same of several, of what is made and what is launched."""
+            made = [make() for make in makers]
+            slots[n : n + len(made)] = [*map(address, made)]
+            queue = current(device)
+            for one in launches:
+                if queue != one.queue:
+                    one.go_to(queue)
+                status = one.launch(*one.where)
+                if status:
+                    one.again(status)
+            return made[0] if alone else made[:count]
+
+        if not alone or len(makers) + len(launches) > 2:
+            launched = all_launched
+
+        def call(
+            arrays: Sequence[Array], addresses: list[int], out: Array | None, stream: Any
+        ) -> Any:
+            if stream is not None or (is_captured is not None and is_captured()):
+                return self._in_full(arrays, addresses, out, stream)
+            slots[: len(addresses)] = addresses
+            made = launched(len(addresses))
+            if alone:
+                return made
+            return facts.returned(made if out is None else [out, *made], current(device))
+
+        call.parts = slots, launched, is_captured, alone
         return call
 
     def _on_one_stream(self, launches: list[prepared.PreparedLaunch]) -> Callable[..., Any]:
