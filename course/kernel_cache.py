@@ -351,20 +351,30 @@ def shortcuts() -> Iterator[None]:
     """What this thread compiles meanwhile takes them; other threads' compiles wait.
 
     Python does not look for garbage. Numba looks once for what an operator or a function of its own
-    makes of certain types, not at each call. NVVM makes code for the linker alone, no PTX besides:
-    Numba only looks for names there, which are in the text for NVVM, too. Where Numba's insides are
-    not as expected, it compiles as ever.
+    makes of certain types, for a function's arguments and for a type's size, not at each call. Its
+    passes tell nobody of themselves, and which variables live is found out where that is asked for.
+    NVVM makes code for the linker alone, no PTX besides: Numba only looks for names there, which
+    are in the text for NVVM, too. Where Numba's insides are not as expected, it compiles as ever.
     """
     try:
-        from numba.cuda import codegen, types
+        from numba.cuda import codegen, types, utils
+        from numba.cuda.core import base, compiler_machinery, postproc, transforms
         from numba.cuda.core.compiler_lock import global_compiler_lock
         from numba.cuda.descriptor import cuda_target
 
-        library, function = codegen.CUDACodeLibrary, types.BaseFunction
+        places = (
+            (codegen.CUDACodeLibrary, "get_asm_str"), (types.BaseFunction, "get_call_type"),
+            (base.BaseContext, "get_abi_sizeof"), (postproc.PostProcessor, "run"),
+            (compiler_machinery.PassManager, "_runPass"), (utils, "pysignature"),
+        )  # fmt: skip
+        before = [getattr(owner, name) for owner, name in places]
+        lifetime, mutates = postproc.VariableLifetime, compiler_machinery._pass_registry.get
+        canonical, context = transforms.canonicalize_cfg, compiler_machinery.errors.new_error_context
     except (ImportError, AttributeError):
         yield
         return
-    here, known = threading.get_ident(), {}
+    get_asm_str, get_call_type, get_size, process, _, signature = before
+    here, known, sizes = threading.get_ident(), {}, {}
 
     def text(self: Any, *which: Any, **named: Any) -> str:
         for_linker = getattr(self, "_lto", False) and not cuda_target.target_context.enable_nrt
@@ -383,16 +393,45 @@ def shortcuts() -> Iterator[None]:
             known[key] = found
         return found
 
+    def size(self: Any, kind: Any) -> int:
+        key = str(kind)
+        if key not in sizes:
+            sizes[key] = get_size(self, kind)
+        return sizes[key]
+
+    def processed(self: Any, emit_dels: bool = False, **named: Any) -> None:
+        code = self.func_ir
+        if emit_dels or code.is_generator:
+            process(self, emit_dels, **named)
+            return
+        code.blocks, code.generator_info = canonical(code.blocks), None
+        code.variable_lifetime = lifetime(code.blocks)
+
+    def run(self: Any, index: int, one: Any, state: Any) -> None:
+        one.analysis = self._analysis
+        with context(f"Pass {one.name()}"):
+            steps = one.run_initialization, one.run_pass, one.run_finalizer
+            changed = sum(step(state) for step in steps)
+        if mutates(type(one)).mutates_CFG and changed:
+            postproc.PostProcessor(state.func_ir).run()
+        elif mutates(type(one)).mutates_CFG:
+            state.func_ir.blocks = canonical(state.func_ir.blocks)
+
+    after = text, call_type, size, processed, run, functools.cache(signature)
     with global_compiler_lock:
-        get_asm_str, get_call_type = library.get_asm_str, function.get_call_type
-        library.get_asm_str, function.get_call_type = text, call_type
+        for (owner, name), new in zip(places, after, strict=True):
+            setattr(owner, name, new)
         collects = gc.isenabled()
         gc.disable()
         try:
             yield
         finally:
-            library.get_asm_str, function.get_call_type = get_asm_str, get_call_type
+            for (owner, name), old in zip(places, before, strict=True):
+                setattr(owner, name, old)
             if collects:
+                if not gc.get_freeze_count():
+                    gc.freeze()  # all are old then, and not looked through at once
+                    gc.unfreeze()
                 gc.enable()
 
 

@@ -29,7 +29,12 @@ def part(name):
 
 def insides():
     library, function = part("codegen").CUDACodeLibrary, part("types").BaseFunction
-    return library.get_asm_str, function.get_call_type, gc.isenabled()
+    passes, process = part("core.compiler_machinery").PassManager, part("core.postproc").PostProcessor
+    size, signature = part("core.base").BaseContext.get_abi_sizeof, part("utils").pysignature
+    return (
+        library.get_asm_str, function.get_call_type, gc.isenabled(), passes._runPass, process.run,
+        size, signature,
+    )  # fmt: skip
 
 
 @needs_numba_cuda
