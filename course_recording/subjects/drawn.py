@@ -73,7 +73,7 @@ def run(bench):
         rng = np.random.default_rng([bench.seed, zlib.crc32(name.encode())])
         torch.manual_seed(bench.seed)
         ratios: dict[str, list[tuple[float, str]]] = {"time": [], "whole call": []}
-        for problem in itertools.islice(_unlike(FUNCTIONS[name](rng, bench, torch)), SHAPES):
+        for problem in itertools.islice(unlike(FUNCTIONS[name](rng, bench, torch)), SHAPES):
             for metric, ratio in _measured(bench, name, problem).items():
                 if not problem.handed:
                     ratios[metric].append((ratio, problem.shape))
@@ -84,7 +84,7 @@ def run(bench):
             _summed_up(bench, name, metric, found)
 
 
-def _unlike(problems: Iterator[Drawn | None]) -> Iterator[Drawn]:
+def unlike(problems: Iterator[Drawn | None]) -> Iterator[Drawn]:
     """Each shape and type once; None is passed over."""
     seen: set[tuple[str, str]] = set()
     for problem in problems:
