@@ -82,11 +82,11 @@ def zeros(*shape: int, dtype: Any = np.float32) -> Maker:
     return lambda rng: np.zeros(shape, dtype)
 
 
-def factors(rows: int, columns: int, values: int) -> dict[str, Maker]:
-    """The factors u, s and vt of an image, the largest singular value first."""
+def factors(rows: int, columns: int, values: int, scale: float = 1.0) -> dict[str, Maker]:
+    """The factors u, s and vt of an image, the largest singular value first; `scale` is of s."""
     return {
         "u": normal(rows, values),
-        "s": lambda rng: np.sort(unit(values)(rng) + np.float32(0.5))[::-1].copy(),
+        "s": lambda rng: np.float32(scale) * np.sort(unit(values)(rng) + np.float32(0.5))[::-1],
         "vt": normal(values, columns),
     }
 

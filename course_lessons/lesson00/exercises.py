@@ -73,11 +73,7 @@ LessonKernel.declare(
 
 
 def _layers(rows, columns, values, k, block=(16, 16), scale=1.0):
-    of = factors(rows, columns, values)
-    arguments = drawn(
-        u=of["u"], s=lambda rng: np.float32(scale) * of["s"](rng), vt=of["vt"], k=k,
-        out=empty(rows, columns),
-    )  # fmt: skip
+    arguments = drawn(**factors(rows, columns, values, scale), k=k, out=empty(rows, columns))
     return Case(f"{rows} x {columns}, k = {k}", arguments, block=block)
 
 

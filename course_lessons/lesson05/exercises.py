@@ -3,7 +3,18 @@
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
-from course_lessons.cases import drawn, empty, extent, factors, places, sides, table, told, uniform
+from course_lessons.cases import (
+    drawn,
+    empty,
+    extent,
+    factors,
+    places,
+    sides,
+    table,
+    told,
+    turn,
+    uniform,
+)  # fmt: skip
 from course_lessons.edits import LessonKernel
 from course_lessons.lesson04.exercises import (
     ONE_THREAD,
@@ -114,13 +125,13 @@ def _factors(rows, columns, values, k, measured=False):
 
 
 def _any_factors(rng):
-    k = int(rng.integers(1, 51, 2).max())
+    k = int(rng.integers(1, 121, 2).max())
     return _factors(*sides(rng, 90, 90), k + int(rng.choice([0, 7])), k)
 
 
 TOLERANCE = Tolerance(
-    50,
-    "two products and a sum for each of up to 50 singular values",
+    120,
+    "two products and a sum for each of up to 120 singular values",
     magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
 )
 
@@ -215,7 +226,7 @@ def _to_sum(n, threads, measured=False):
 
 def _any_sums(rng):
     threads = 2 ** int(rng.integers(4, 9))
-    return _to_sum(extent(rng, 1, 70 * threads), threads)
+    return _to_sum(extent(rng, 1, threads if turn(rng) == 1 else 70 * threads), threads)
 
 
 def _sums(x, out):

@@ -237,7 +237,8 @@ def _cells(rng):
         texts[place] = printed(sources[place], names)
     place = rng.integers(n)
     text = texts[place]
-    texts[place] = [text, "1" + text, text[1:], text[:-2] + text[-1:], text[:-1]][rng.integers(5)]
+    others = [text, "1" + text, text[1:], text[:-2] + text[-1:], text[:-1], text + "1"]
+    texts[place] = others[rng.integers(len(others))]
     return fixed(count(n, "cell"), cells=[*zip(sources, texts, strict=True)])
 
 

@@ -26,7 +26,7 @@ def _bytes(plan, images, batch, factors, back, passes):
 def _plan(rng):
     batch, batches = extent(rng, 1, 300), extent(rng, 1, 40)
     images = batch * batches - int(rng.choice([0, rng.integers(batch)]))
-    plan = str(rng.choice(["send", "keep", "make", "make"]))
+    plan = str(rng.choice(["send", "keep", "make"]))
     most = 5000 if turn(rng) == 1 else 10**7  # where the other plans' bytes do not hide these
     factors, back, passes = extent(rng, 1, most), extent(rng, 1, most), extent(rng, 1, 9)
     given = {"plan": plan, "images": images, "batch": batch}
@@ -45,6 +45,7 @@ FunctionExercise.declare(
         ("made there, the last batch is shorter", "make", 1003, 25, 102600, 8, 1),
     ),
     drawer=_plan,
+    candidates=1,
     drawn=20,
     hints={
         "wrong-result": "There: factors for each image, in each pass (send) or once (keep), or "
@@ -222,6 +223,7 @@ FunctionExercise.declare(
         ("one image is enough", 50.0, 0.5, 0.05),
     ),
     drawer=_batch,
+    candidates=1,
     drawn=20,
     hints={
         "wrong-result": "A batch of n images takes cost + n * image ms. Which n makes cost / "

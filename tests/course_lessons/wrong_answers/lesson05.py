@@ -202,6 +202,7 @@ wrong("race", "vt_tile[0, 0]", "Two barriers")(
     {":\n            vt_tile": " and start + y < k\n        vt_tile"},
     {"col]\n        cuda.syncthreads()": "col] if inside else float32(0)"},
 )
+wrong("wrong-result", "drawn")({"range(0, k": "range(0, 64"})
 right({" * s[start + x]": "", "vt[start + y, col]": "s[start + y] * vt[start + y, col]"})
 
 
@@ -251,6 +252,7 @@ wrong("barrier-divergence", "the mask 0xffff does not name its lane, 16")(
         ),
     }
 )
+wrong("wrong-result", "drawn")({"cuda.blockDim.x // 2": "min(cuda.blockDim.x, x.size) // 2"})
 wrong("race", "part[1]", "nobody writes what another one reads")(
     {"+= part[t + step": "= part[2 * t] + part[2 * t + 1"}
 )

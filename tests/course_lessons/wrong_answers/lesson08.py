@@ -179,6 +179,9 @@ wrong, right = answers_to("stale-outputs")
 wrong("wrong-result", "compare the whole text")({"!= saved": ".strip() != saved.strip()"})
 wrong("raised", "images")({"names)": "{})"})
 wrong("wrong-result", "Line 3 decides")({"enumerate(cells": "enumerate(cells, 1"})
+wrong("wrong-result", "does not print what is saved")(
+    {"output_of": "not saved.startswith(output_of", " != saved": ")"}
+)
 
 
 def printed(source, names):

@@ -14,6 +14,9 @@ wrong("raised", "UnboundLocalError|NameError|there")(
     {"there =": 'if plan == "sent":\n        there ='}
 )
 wrong("wrong-result", "returns None")("print(images * factors + passes * images * back)")
+WHOLE = "-(-images // batch) * batch"
+wrong("wrong-result", "drawn")({"passes * images * factors": f"passes * {WHOLE} * factors"})
+wrong("wrong-result", "drawn")({'"keep": images': f'"keep": {WHOLE}'})
 
 
 @wrong("wrong-result", "if, elif, else")
@@ -154,5 +157,6 @@ wrong("wrong-result", "the same in every case that is wrong")({"cost >": "cost <
 wrong("wrong-shape", "Return one whole number")(
     "return [images for images in range(1, 1000) if cost <= share * (cost + images * image)]"
 )
+wrong("wrong-result", "drawn")("return round(cost * (1 - share) / (share * image) + 0.5) or 1")
 wrong("wrong-result", "Solve it for n")("return math.ceil(cost * (1 - share) / share * image)")
 right("images = 1\nwhile cost > share * (cost + images * image):\n    images += 1\nreturn images")
