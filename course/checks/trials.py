@@ -158,7 +158,8 @@ def all_cases(exercise: Exercise) -> str:
 def _same(old: Any, new: Any) -> bool:
     """Whether an argument is as it was: an array, or a list or a dictionary with all in it."""
     if isinstance(old, np.ndarray):
-        return isinstance(new, np.ndarray) and _same_bits(old, new)
+        alike = isinstance(new, np.ndarray) and (old.shape, old.dtype) == (new.shape, new.dtype)
+        return alike and old.tobytes() == new.tobytes()
     if isinstance(old, dict):
         return list(old) == list(new) and all(_same(old[key], new[key]) for key in old)
     if isinstance(old, list):
@@ -166,10 +167,6 @@ def _same(old: Any, new: Any) -> bool:
     if old is new or type(old).__eq__ is object.__eq__:  # a copy of such an object equals nothing
         return True
     return bool(old == new) or bool(old != old and new != new)
-
-
-def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
-    return (a.shape, a.dtype) == (b.shape, b.dtype) and a.tobytes() == b.tobytes()
 
 
 def _described(array: np.ndarray) -> str:

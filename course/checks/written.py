@@ -132,10 +132,8 @@ def _exchanged(failure: Failure, exercise: KernelExercise, text: Text, right: Te
         if ast.unparse(node.value) != "cuda.grid(2)" or not isinstance(names, ast.Tuple):
             continue
         x, y = (ast.unparse(each) for each in names.elts)
-        stores = [
-            t for n in text.own(ast.Assign) for t in n.targets if isinstance(t, ast.Subscript)
-        ]
-        mine = {_first_two(target) for target in stores}
+        targets = (target for each in text.own(ast.Assign) for target in each.targets)
+        mine = {_first_two(target) for target in targets if isinstance(target, ast.Subscript)}
         grids = [n for n in right.own(ast.Assign) if ast.unparse(n.value) == "cuda.grid(2)"]
         theirs = {tuple(ast.unparse(e) for e in n.targets[0].elts) for n in grids}
         if (x, y) in mine and theirs and not theirs & wanted:

@@ -111,7 +111,24 @@ out[r, c] = total
 """,
     "u",
 )
+_ROTATED = """\
+@cuda.jit(device=True)
+def rotated(w, matrix, p, q):
+    xx, yy, xy = float32(0), float32(0), float32(0)
+    for c in range(w.shape[2]):
+        x, y = w[matrix, p, c], w[matrix, q, c]
+        xx += x * x
+        yy += y * y
+        xy += x * y
+    if xy != float32(0):
+        sine, rest = rotate.rotation(xx, yy, xy)
+        for c in range(w.shape[2]):
+            x, y = w[matrix, p, c], w[matrix, q, c]
+            w[matrix, p, c] = x - (rest * x + sine * y)
+            w[matrix, q, c] = y + (sine * x - rest * y)
 
+
+"""
 
 TWINS = {
     "reverse-blocks": Twin(
@@ -200,21 +217,10 @@ TWINS = {
         "w.shape[0] * pairs.shape[0]",
         """
         matrix, pair = j // pairs.shape[0], j % pairs.shape[0]
-        p, q = pairs[pair, 0], pairs[pair, 1]
-        xx, yy, xy = float32(0), float32(0), float32(0)
-        for c in range(w.shape[2]):
-            x, y = w[matrix, p, c], w[matrix, q, c]
-            xx += x * x
-            yy += y * y
-            xy += x * y
-        if xy != float32(0):
-            sine, rest = rotate.rotation(xx, yy, xy)
-            for c in range(w.shape[2]):
-                x, y = w[matrix, p, c], w[matrix, q, c]
-                w[matrix, p, c] = x - (rest * x + sine * y)
-                w[matrix, q, c] = y + (sine * x - rest * y)
+        rotated(w, matrix, pairs[pair, 0], pairs[pair, 1])
         """,
         "pairs",
+        above=_ROTATED,
         without=_IN_PLACE,
     ),
     "sweep-shared": Twin(
@@ -223,20 +229,10 @@ TWINS = {
         for turn in range(w.shape[1] - 1):
             for pair in range(w.shape[1] // 2):
                 p, q = rotate.partners(turn, pair, w.shape[1])
-                xx, yy, xy = float32(0), float32(0), float32(0)
-                for c in range(w.shape[2]):
-                    x, y = w[j, p, c], w[j, q, c]
-                    xx += x * x
-                    yy += y * y
-                    xy += x * y
-                if xy != float32(0):
-                    sine, rest = rotate.rotation(xx, yy, xy)
-                    for c in range(w.shape[2]):
-                        x, y = w[j, p, c], w[j, q, c]
-                        w[j, p, c] = x - (rest * x + sine * y)
-                        w[j, q, c] = y + (sine * x - rest * y)
+                rotated(w, j, p, q)
         """,
         "w",
+        above=_ROTATED,
         without=_IN_PLACE
         | dict.fromkeys(
             ("one warp does all", "one block does all"),

@@ -10,13 +10,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from course import backend, cuda, trace
+from course import backend, trace
 from course.checks.exercises import find_exercise
 from course.compiler.facts import compiled
 from course.kernels.reconstruct import register_tiles
 from course.kernels.reconstruct.ladder import LADDER
 from course.measure.recorded import recorded
-from course_lessons.lesson06 import exercises, ladder
+from course_lessons.lesson06 import ladder
 from tests.course.compiled_samples import needs_compiler, needs_hopper
 from tools.compile import ladder as compile_ladder
 
@@ -235,23 +235,6 @@ def test_two_halves_lose_at_most_the_last_bit_of_a_float32():
     off = (every.astype(np.float64) - upper - lower) * 2**23
     assert len(np.unique(every)) == 2**23 and np.abs(off).max() == 1
     assert 0.5 < np.mean(off == 0) < 1  # "often all"
-
-
-# --- the exercises' own arithmetic ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("pitch", [128, 132, 129, 136])
-def test_the_pitch_exercise_counts_as_the_trace_does(pitch):
-    @cuda.jit
-    def store_turned(out):
-        tile = cuda.shared.array((8, pitch), np.float32)
-        t = cuda.threadIdx.x
-        tile[t % 2 * 4, t // 2] = 1
-        out[t] = tile[t % 2 * 4, t // 2]
-
-    report = trace(store_turned, 1, 32, np.zeros(32, np.float32))
-    wavefronts = report.total("shared", "store").wavefronts
-    assert wavefronts == exercises._turned_wavefronts(pitch)
 
 
 def test_the_readers_last_rung_is_ready_to_be_recorded():
