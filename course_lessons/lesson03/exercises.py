@@ -66,7 +66,7 @@ def _some_measured(rng):
     median = 10 ** rng.uniform(-2, 2)
     samples = median * (1 + 0.02 * rng.random(extent(rng, 5, 60)))
     samples[:: int(rng.integers(3, 9))] *= rng.uniform(1.5, 9)
-    least, other = median * rng.uniform(0.01, 0.9), median * 10 ** rng.uniform(-1, 1.5)
+    least, other = median * rng.uniform(0.01, 1.3), median * 10 ** rng.uniform(-1, 1.5)
     return _measured(samples.tolist(), float(f"{least:.4g}"), float(f"{other:.4g}"))
 
 

@@ -44,6 +44,7 @@ for order in ((START, LAUNCH, WAIT, KEEP, WAIT), (WAIT, LAUNCH, START, WAIT, KEE
 # --- report-line -----------------------------------------------------------------------------
 
 wrong, right = answers_to("report-line")
+wrong("wrong-result", "drawn")({"least / median": "min(1, least / median)"})
 wrong("wrong-result", "Line 2 decides")({"np.median": "min"})
 wrong("wrong-shape", "return median, share, times")({"median, least": "least"})
 wrong("wrong-result", "not numbers")({"return median": 'return f"{median:.3g} ms"'})
