@@ -358,18 +358,19 @@ def shortcuts() -> Iterator[None]:
     """
     try:
         from numba.cuda import codegen, types, utils
-        from numba.cuda.core import base, compiler_machinery, postproc, transforms
+        from numba.cuda.core import base, postproc, transforms
+        from numba.cuda.core import compiler_machinery as passes
         from numba.cuda.core.compiler_lock import global_compiler_lock
         from numba.cuda.descriptor import cuda_target
 
         places = (
             (codegen.CUDACodeLibrary, "get_asm_str"), (types.BaseFunction, "get_call_type"),
             (base.BaseContext, "get_abi_sizeof"), (postproc.PostProcessor, "run"),
-            (compiler_machinery.PassManager, "_runPass"), (utils, "pysignature"),
+            (passes.PassManager, "_runPass"), (utils, "pysignature"),
         )  # fmt: skip
         before = [getattr(owner, name) for owner, name in places]
-        lifetime, mutates = postproc.VariableLifetime, compiler_machinery._pass_registry.get
-        canonical, context = transforms.canonicalize_cfg, compiler_machinery.errors.new_error_context
+        lifetime, canonical = postproc.VariableLifetime, transforms.canonicalize_cfg
+        about, context = passes._pass_registry.get, passes.errors.new_error_context
     except (ImportError, AttributeError):
         yield
         return
@@ -412,10 +413,11 @@ def shortcuts() -> Iterator[None]:
         with context(f"Pass {one.name()}"):
             steps = one.run_initialization, one.run_pass, one.run_finalizer
             changed = sum(step(state) for step in steps)
-        if mutates(type(one)).mutates_CFG and changed:
-            postproc.PostProcessor(state.func_ir).run()
-        elif mutates(type(one)).mutates_CFG:
-            state.func_ir.blocks = canonical(state.func_ir.blocks)
+        if about(type(one)).mutates_CFG:
+            if changed:
+                postproc.PostProcessor(state.func_ir).run()
+            else:
+                state.func_ir.blocks = canonical(state.func_ir.blocks)
 
     after = text, call_type, size, processed, run, functools.cache(signature)
     with global_compiler_lock:

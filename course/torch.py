@@ -238,7 +238,7 @@ class Operator:
                 n += 1
             if together & ALIGNMENT_MASK or (is_captured is not None and is_captured()):
                 return with_plan(*tensors)
-            return quick(n) if alone else tuple(quick(n))
+            return quick() if alone else tuple(quick())
 
         return known
 
