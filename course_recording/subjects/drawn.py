@@ -402,7 +402,7 @@ def _decomposition(rng, bench, torch, ranks=False) -> Drawn | None:
     return Drawn(
         f"{batch}x{m}x{n}{f' k={k}' if ranks else ''}", "float32",
         (lambda: rank_k(a, k)) if ranks else (lambda: svd(a)), peers, error,
-        0.1 if ranks else 5e-6, foreseen, library.takes((batch, m, n), ranks),
+        0.1 if ranks else 5e-6, foreseen, library.takes((batch, m, n), k if ranks else None),
     )  # fmt: skip
 
 

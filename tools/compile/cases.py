@@ -78,8 +78,9 @@ SIGNATURES: dict[str, str] = {
     "convolution.convolve_naive": f"void({_FOUR}, {_FOUR}, {_ONE}, {_FOUR})",
     "convolution.pool_naive": f"void({_FOUR}, {_FOUR})",
     "gemm.gemv.linear_naive": _LINEAR,
-    "svd.library.sign_rows": (
-        f"void({_THREE}, {_TWO}, {_FLAGS}, {_ONE}, {_TWO}, {_TWO}, {_FLAGS})"
+    "svd.library.hand_over": (
+        f"void({_THREE}, {_THREE}, {_TWO}, {_FLAGS}, float32, {_TWO}, {_THREE}, boolean, {_THREE}, "
+        f"boolean, {_FLAGS})"
     ),
     "svd.rotate.*": f"void({_THREE}, {_THREE}, {_ONE}, int32, {_ONE}, {_FLAGS}, {_FLAGS})",
     "svd.blocks.rotate_blocks": _BLOCKS,

@@ -40,7 +40,7 @@ from course.dispatch import prepared
 from course.dispatch.ahead import compile_ahead
 from course.dispatch.array_facts import ArrayFacts, handle_of
 from course.dispatch.entry import EntryPoint, Result, Stream
-from course.dispatch.kept import Kept, Memory
+from course.dispatch.kept import Kept
 from course.dispatch.plans import to_host
 from course.kernels.arrays import Array, seen_as, whole
 from course.kernels.steps import AUTO
@@ -81,8 +81,8 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
         registers up to 128, else blocks, on tensor cores where the GPU has them. Where float64 is
         fast, "auto" prepares tall matrices of up to 128 columns by their Gram matrix, and once more
         by reflections where one of a batch is ill-conditioned; and with CuPy it hands to cuSOLVER
-        what its kernels do slowly: one matrix whose sides are 81 and more, up to 24 whose shorter
-        side is 81 to 128, and 10 million elements and more in sides of 384 and more.
+        what its kernels do slowly: one matrix whose sides are 129 and more, 2 to 24 whose shorter
+        side is 97 to 128, and 10 million elements and more in sides of 320 and more.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it a's library's current one.
         The host waits for the work: only it can say when enough was rotated. All but small work
@@ -108,7 +108,7 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
     NotConverged
         When rows are not orthogonal after 60 sweeps; none has been seen that needs half of them.
     """
-    if found := method == AUTO and _by_library(a, None, stream):
+    if found := method == AUTO and _by_library(a, stream, None):
         return found
     if name := _fits(a, method):
         return _at_once(a, None, name, stream)
@@ -132,12 +132,13 @@ def rank_k(
     power : int
         Power steps: each makes the error smaller, down to the least possible one.
     seed : int
-        Of the random sketch. "auto" takes none for matrices whose shorter side is at most 128: it
-        decomposes them whole, and `power` and `seed` change nothing.
+        Of the random sketch. "auto" takes none for many matrices whose shorter side is at most 128:
+        it decomposes them whole, and `power` and `seed` change nothing.
     method : str
-        Of `rank_k.ladder.names`, for the small SVD; "auto" hands to cuSOLVER where `svd` does,
-        matrices whose shorter side is 81 to 128, and one matrix with up to 256: no kernels need
-        compiling for it.
+        Of `rank_k.ladder.names`, for the small SVD; "auto" hands to cuSOLVER, where `svd` does, 2
+        to 24 matrices whose shorter side is 97 to 128, and every single one, for which no kernels
+        need compiling then: by a sketch of k + 8 columns, where these are at most two sevenths of
+        sides of 129 and more.
     stream
         As for `svd`.
 
@@ -155,7 +156,7 @@ def rank_k(
     k, power, seed = whole(k, "k"), whole(power, "power"), whole(seed, "seed")
     if seed < 0:
         raise ValueError(f"seed is {seed}; it is 0 or more")
-    if found := method == AUTO and power >= 0 and _by_library(a, k, stream):
+    if found := method == AUTO and power >= 0 and _by_library(a, stream, k, power, seed):
         return found
     if power >= 0 and (name := _fits(a, method)):
         return _at_once(a, k, name, stream)
@@ -203,7 +204,7 @@ _alone = threading.RLock()  # a solver's memory serves one call at a time
 _solvers = Kept()
 
 
-def _by(solver: type[Memory]) -> Callable[..., None]:
+def _by(solver: Callable[..., Any]) -> Callable[..., None]:
     """What solves by a solver that is kept, made of the shape and the options."""
 
     def solve(a: Array, u: Array, s: Array, vt: Array, **options: Any) -> None:
@@ -241,14 +242,15 @@ def _are_tall(shape: tuple[int, ...]) -> bool:
     return gram.float64_is_fast() and rows >= (240 if few else 144)
 
 
-def _by_library(a: Array, k: int | None, stream: Stream) -> tuple[Array, Array, Array] | None:
+def _by_library(a: Array, stream: Stream, k: int | None, *sketch: int) -> Any:
     """The factors by cuSOLVER; None where it is not faster, cannot be had or did not suffice."""
     shape = getattr(a, "shape", ())
     fits = len(shape) in (2, 3) and 0 not in shape and max(shape[-2:]) <= LONGEST
-    if not (fits and library.takes(shape, k is not None)):
+    if not (fits and library.takes(shape, k)):
         return None
     with contextlib.suppress(library.IllConditioned):
-        return _LIBRARY.call((a,), (k,), None, stream)
+        sketch = sketch if library.is_sketched(shape, k) else ()
+        return _LIBRARY.call((a,), (k, sketch), None, stream)
     return None
 
 
@@ -296,8 +298,8 @@ def _batch(array: Array, axes: int) -> Array:
 
 
 _LIBRARY = EntryPoint(
-    "svd", ("a",), lambda a, k: _result_at_once(a, k, "")[:3], _by(library.LibrarySolver),
-    whole=True, options=("k",),
+    "svd", ("a",), lambda a, k, sketch: _result_at_once(a, k, "")[:3], _by(library.LibrarySolver),
+    whole=True, options=("k", "sketch"),
 )  # fmt: skip
 _FEW = EntryPoint("svd", ("a",), _result_at_once, _launches_at_once, options=("k", "name"))
 _SVD = EntryPoint("svd", ("a",), _result_of_svd, _by(Solver), whole=True, options=("method",))

@@ -391,12 +391,12 @@ class Solver(Memory):
         right, left = (u, vt) if self.wide else (vt, u)
         target = left if self.square else self.spare
         of_w, of_k = (self.w, self.order, self.w_factor), (self.k, self.order, self.k_factor)
-        for grid, given in (
-            (right, (*of_k, right, self.wide, self.always, everyone)),
-            (self.spare, (*of_w, target, True, self.always, everyone)),
-            (self.spare, (*of_w, self.low, True, self.deficient, deficient)),
-        ):
-            scaling_sorting.by_tiles(scaling_sorting.gather, grid, *given).on()
+        for given in (
+            (*of_k, right, self.wide, self.always, everyone),
+            (*of_w, target, True, self.always, everyone),
+            (*of_w, self.low, True, self.deficient, deficient),
+        ):  # tiles of rows, which become columns
+            scaling_sorting.by_tiles(scaling_sorting.gather, self.spare, *given).on()
         self.second.factor(self.low, self.deficient, deficient)
         self.second.form(self.spare, self.deficient, deficient)
         wanted = np.int32(s.shape[1])

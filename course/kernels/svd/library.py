@@ -10,153 +10,252 @@ Source: NVIDIA, cuSOLVER, cusolverDn<t>gesvdaStridedBatched.
 """
 
 import functools
+import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numba import float32, int32
 
-from course.backend import array_module, cuda
+from course.backend import array_module, cuda, gpu
 from course.dispatch.ahead import compile_ahead
 from course.dispatch.kept import Memory
+from course.dispatch.plans import to_host
+from course.dispatch.prepared import PreparedLaunch, new_slots
+from course.dispatch.slots import ArraySlot
 from course.kernels.arrays import Array, address_of
-from course.kernels.steps import Launch
+from course.kernels.steps import Launch, ceil_div
 from course.kernels.svd.gram import float64_is_fast
-from course.kernels.svd.ladder import SURELY_FINITE
-from course.kernels.svd.scaling_sorting import (
-    by_tiles,
-    gather,
-    largest_of_warp,
-    scaling,
-    spreading,
-)
+from course.kernels.svd.scaling_sorting import ROWS, TILE, largest_of_warp, spreading
 from course.kernels.warps import ALL
 
-LEAST = 81  # columns, of one matrix or of few; with fewer a block's rotations are as fast
-FEW = 24
-IN_REGISTERS = 128  # columns: more are rotated by several blocks, which is slow for one matrix
-RANKED = 256  # columns of one matrix whose largest values are not found faster than all
+# Rules and figures are an H200's, GPU time in ms; `gesvda` as PyTorch calls it.
+#: Columns and matrices that few blocks' rotations take longer for: 2 of 100 x 100 1.13, `gesvda`
+#: .82; 4 of 115 x 477 1.18 and .88. 8 of 96 x 96 take .94 and .81, 30 of 110 x 128 1.08 and 1.00.
+LEAST, FEW = 97, 24
+#: Columns of one matrix that blocks rotate: more are rotated by several (140 x 150 2.9, `gesvda`
+#: 1.3), and up to as many are decomposed sooner with a second matrix: 128 x 128 1.2, and 2.0 alone.
+IN_REGISTERS = 128
 #: Columns and elements of matrices that are many enough, and long, for all of the GPU.
-LONG, ELEMENTS = 384, 10_000_000
+LONG, ELEMENTS = 320, 10_000_000
 CONDITION = 2.0**16  # the largest: left vectors are orthonormal to 2**-53 of its square
+SPAN = 2.0**40  # of a sketch's values, and of their inverses: columns' lengths are sums of squares
+MORE = 8  # columns of a sketch beyond k
+FACTORS = np.array([1, 0], np.float32)  # of a product, and of what was there
 
 
 class IllConditioned(ArithmeticError):
     """The factors are not orthonormal, or there are none."""
 
 
-def is_faster(shape: tuple[int, ...], of_rank: bool = False) -> bool:
-    """Whether it is faster for matrices (batch, rows, columns); of_rank: the largest values alone.
+def is_faster(shape: tuple[int, ...], k: int | None = None) -> bool:
+    """Whether it is faster for matrices (batch, rows, columns): all values, or the k largest.
 
-    As measured on an H200.
+    One matrix's largest values for the sake of their first call: kernels compile for 5 s.
     """
     (columns, rows), batch = sorted(shape[-2:]), shape[0] if len(shape) == 3 else 1
-    if columns <= IN_REGISTERS:
-        return columns >= LEAST and batch <= FEW
-    if of_rank:
-        return batch == 1 and columns <= RANKED
-    return batch == 1 or (columns >= LONG and batch * rows * columns >= ELEMENTS)
+    if batch == 1 and (k is not None or columns > IN_REGISTERS):
+        return True
+    if columns <= IN_REGISTERS or k is not None:
+        return LEAST <= columns <= IN_REGISTERS and 1 < batch <= FEW
+    return columns >= LONG and batch * rows * columns >= ELEMENTS
+
+
+def is_sketched(shape: tuple[int, ...], k: int | None) -> bool:
+    """Whether the k largest values of one matrix are found faster by a sketch than all by `gesvda`.
+
+    1024 x 1024 with k = 1 take .8 and 10.8, 281 x 272 with k = 61 2.2 and 2.8; 200 x 256 with k =
+    60 2.1 and 2.0.
+    """
+    columns, one = min(shape[-2:]), len(shape) == 2 or shape[0] == 1
+    return one and k is not None and columns > IN_REGISTERS and 2 * columns >= 7 * (k + MORE)
 
 
 @functools.cache
-def cusolver() -> Any:
-    """CuPy's functions of cuSOLVER; None where they cannot be had."""
+def libraries() -> Any:
+    """CuPy's functions of cuSOLVER and cuBLAS, their handles and stream; None without CuPy."""
     cupy, _ = array_module()
     try:
-        from cupy_backends.cuda.libs import cusolver as found
+        from cupy.cuda import Stream, device
+        from cupy_backends.cuda.libs import cublas, cusolver
     except ImportError:
         return None
-    return found if hasattr(cupy, "cuda") and hasattr(found, "sgesvdaStridedBatched") else None
+    if not (hasattr(cupy, "cuda") and hasattr(cusolver, "sgesvdaStridedBatched")):
+        return None
+    # CuPy's own one of cuBLAS may round factors, as its last user chose
+    products = functools.cache(lambda device: cublas.create())
+    return SimpleNamespace(
+        cusolver=cusolver, cublas=cublas, stream=Stream.null,
+        handles=lambda: (device.get_cusolver_handle(), products(cuda.get_current_device().id)),
+    )  # fmt: skip
 
 
-def takes(shape: tuple[int, ...], of_rank: bool = False) -> bool:
+def _array(dtype: type, *shape: int) -> Array:
+    return cuda.device_array(shape, dtype)
+
+
+def takes(shape: tuple[int, ...], k: int | None = None) -> bool:
     """Whether matrices are handed over: it is faster, CuPy is there, and float64 is fast."""
-    return is_faster(shape, of_rank) and float64_is_fast() and cusolver() is not None
+    return is_faster(shape, k) and float64_is_fast() and libraries() is not None
+
+
+@cuda.jit(device=True)
+def _move(rows, out, across, first, signs):
+    """Rows from the first on with their signs, 32 at most, to rows of `out`, or to its columns."""
+    x, y = int32(cuda.threadIdx.x), int32(cuda.threadIdx.y)
+    if across:  # eight warps read what is a sector of each row
+        for j in range(y, rows.shape[1], ROWS):
+            if first + x < rows.shape[0]:
+                out[j, first + x] = signs[x] * rows[first + x, j]
+    else:
+        for i in range(first + y, min(first + TILE, rows.shape[0]), ROWS):
+            for j in range(x, rows.shape[1], TILE):
+                out[i, j] = signs[i - first] * rows[i, j]
 
 
 @cuda.jit
-def sign_rows(v, found, info, unscale, s, factor, ill):
-    """s = unscale found; factor: what makes the largest entry of v's rows positive; a warp a row.
+def hand_over(v, u, found, info, span, s, short, across, long, along, ill):
+    """Rows of v and u to `short` and `long`, v's largest entries positive; a block 32 rows.
 
-    ill: 1 where left vectors may not be orthonormal, or a value may be beyond float32.
+    across, along: whether rows become columns. ill: 1 where left vectors may not be orthonormal, or
+    there are no factors, or the largest value is no less than `span`, or no more than its inverse.
     """
-    matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
-    row, lane, least = int32(t // 32), int32(t % 32), found[matrix, found.shape[1] - 1]
-    if t == 0:
-        fine = least > found[matrix, 0] * float32(1 / CONDITION) and info[matrix] == 0
-        ill[matrix] = int32(0 if fine and unscale[matrix] <= float32(SURELY_FINITE) else 1)
-    while row < found.shape[1]:
-        size, value = float32(-1), float32(0)
-        for column in range(lane, v.shape[2], 32):
-            x = v[matrix, row, column]
-            if abs(x) > size:
-                size, value = abs(x), x
-        first = cuda.ffs(cuda.ballot_sync(ALL, size == largest_of_warp(size))) - 1
-        positive = cuda.shfl_sync(ALL, value, first) >= float32(0)
-        if lane == 0:
-            factor[matrix, row] = float32(1) if positive else float32(-1)
-            s[matrix, row] = found[matrix, row] * unscale[matrix]
-        row = int32(row + cuda.blockDim.x // 32)
+    signs = cuda.shared.array(TILE, float32)
+    matrix, first = cuda.blockIdx.x, int32(cuda.blockIdx.y * TILE)
+    x, y, count = int32(cuda.threadIdx.x), int32(cuda.threadIdx.y), int32(found.shape[1])
+    if x == 0 and y == 0 and first == 0:
+        largest = found[matrix, 0]
+        fine = info[matrix] == 0 and found[matrix, count - 1] > largest * float32(1 / CONDITION)
+        ill[matrix] = int32(0 if fine and float32(1) / span < largest < span else 1)
+    for step in range(y, TILE, ROWS):
+        row, size, value = int32(first + step), float32(-1), float32(0)
+        if row < count:  # a warp's threads have the same one
+            for column in range(x, v.shape[2], 32):
+                entry = v[matrix, row, column]
+                if abs(entry) > size:
+                    size, value = abs(entry), entry
+            lane = cuda.ffs(cuda.ballot_sync(ALL, size == largest_of_warp(size))) - 1
+            value = cuda.shfl_sync(ALL, value, lane)
+            if x == 0:
+                signs[step] = float32(1) if value >= float32(0) else float32(-1)
+                s[matrix, row] = found[matrix, row]
+    cuda.syncthreads()
+    _move(v[matrix], short[matrix], across, first, signs)
+    _move(u[matrix], long[matrix], along, first, signs)
 
 
 class LibrarySolver(Memory):
-    """The k largest singular values of batches of one shape; all of them for None."""
+    """The k largest singular values of batches of one shape; all of them for None.
 
-    def __init__(self, batch: int, rows: int, columns: int, k: int | None):
+    sketch: power and seed of a sketch of one matrix, as `course.kernels.svd.truncated` says. For a
+    tall matrix m: y's columns become a basis q of m's range; z = m' q = u_z s v_z' is small, and
+    m = (q v_z) s u_z'. Products are cuBLAS's, reflections cuSOLVER's, in float32. `gesvda` computes
+    in float64: nothing has to be scaled for it.
+
+    The libraries' matrices have their columns in memory one after the other, as rows of ours. What
+    they are asked for is listed once, launches are prepared for strides.
+    """
+
+    def __init__(self, batch: int, rows: int, columns: int, k: int | None, sketch: tuple = ()):
         short, long = sorted((rows, columns))
-        count = short if k is None else k
-        floats = functools.partial(cuda.device_array, dtype=np.float32)
-        self.a, self.u = floats((batch, short, long)), floats((batch, count, long))
-        self.v, self.found = floats((batch, count, short)), floats((batch, count))
-        self.scale, self.unscale, self.factor = floats(batch), floats(batch), floats((batch, count))
-        self.ill, self.info = (cuda.device_array(batch, np.int32) for _ in range(2))
-        order = np.broadcast_to(np.arange(count, dtype=np.int32), (batch, count))
-        self.order = cuda.to_device(np.ascontiguousarray(order))
-        self.work, self.compiled = self.workspace(), False
+        count, floats = short if k is None else k, functools.partial(_array, np.float32)
+        narrow, tall = (min(count + MORE, short), short) if sketch else (short, long)
+        copies = max(batch, 2) if narrow <= IN_REGISTERS else batch
+        self.core = floats(copies, narrow, tall)
+        self.found, self.v = floats(copies, count), floats(copies, count, narrow)
+        self.u = floats(copies, count, tall)
+        self.a, self.short, self.long, self.span = self.core, self.v, self.u, math.inf
+        self.ill, self.info = _array(np.int32, batch), _array(np.int32, copies)
+        self.ones = cuda.to_device(np.ones(batch, np.float32))
+        if copies > batch:
+            self.core.copy_to_device(np.eye(narrow, tall, dtype=np.float32)[None].repeat(copies, 0))
+            self.a = self.core[:batch]
+        if sketch:
+            self.power, seed = sketch
+            random = np.random.default_rng(seed).standard_normal((1, narrow, short))
+            self.x, self.y = cuda.to_device(random.astype(np.float32)), floats(1, narrow, long)
+            self.a, self.along, self.span = floats(1, short, long), floats(narrow), SPAN
+            self.short, self.long = self.u, floats(1, count, long)
+        self.handle, self.workspaces = libraries().handles()[0], []
+        self.steps = self.sketching() if sketch else self.decomposing()
+        self.prepared: dict[tuple, list[Any]] = {}
 
-    def __call__(self, a: Array, u: Array, s: Array, vt: Array) -> None:
-        """Decompose; `IllConditioned` where the kernels must."""
-        wide = a.shape[1] < a.shape[2]
-        before = [
-            scaling(a, self.scale, self.unscale, self.ill),
-            spreading(a, self.scale, self.a, not wide),
-        ]
-        given = self.v, self.found, self.info, self.unscale, s, self.factor, self.ill
-        after = [Launch(sign_rows, len(a), 256, given)]
+    def launches(self, a: Array, u: Array, s: Array, vt: Array) -> list[Launch]:
+        """What comes before the libraries, and what comes behind them."""
+        wide, (batch, *_) = a.shape[1] < a.shape[2], a.shape
         short, long = (u, vt) if wide else (vt, u)
-        for rows, out, across in ((self.v, short, wide), (self.u, long, not wide)):
-            given = rows, self.order, self.factor, out, across, self.ill, np.int32(-1)
-            after.append(by_tiles(gather, rows, *given))
-        if not self.compiled:
-            compile_ahead(lambda: [*before, *after])
-            self.compiled = True
-        for launch in before:
-            launch.on()
-        self.decompose()
-        for launch in after:
-            launch.on()
-        if self.ill.copy_to_host().any():
+        found = self.short, self.long, self.found, self.info, np.float32(self.span)
+        out = s, short, bool(wide), long, not wide, self.ill
+        grid = batch, ceil_div(self.found.shape[1], TILE)
+        return [
+            spreading(a, self.ones, self.a, not wide),
+            Launch(hand_over, grid, (TILE, ROWS), (*found, *out)),
+        ]
+
+    def ready(self, *arrays: Array) -> list[Any]:
+        """The launches, to be called with a queue and the arrays' addresses."""
+        if gpu() is None:
+            return [lambda queue, addresses, one=one: one.on() for one in self.launches(*arrays)]
+        key = tuple(one.strides for one in arrays)
+        if key not in self.prepared:
+            float32s = np.dtype(np.float32)
+            given = [ArraySlot(n, one.shape, one.strides, float32s) for n, one in enumerate(arrays)]
+            launches = self.launches(*given)
+            compile_ahead(lambda: launches)
+            self.prepared[key] = [PreparedLaunch(one, new_slots(len(given))) for one in launches]
+        return self.prepared[key]
+
+    def __call__(self, *arrays: Array) -> None:
+        """Decompose a into u, s and vt; `IllConditioned` where the kernels must."""
+        before, behind = self.ready(*arrays)
+        addresses = [address_of(one) for one in arrays]
+        before(0, addresses)
+        with libraries().stream:
+            handles = libraries().handles()
+            for function, handle, *given in self.steps:
+                function(handles[handle], *given)
+        behind(0, addresses)
+        if to_host(self.ill).any():
             raise IllConditioned
 
-    def given(self) -> list:
-        """What cuSOLVER takes, from its handle to the number of matrices, but for the workspace."""
-        from cupy.cuda import device
+    # --- steps: a function of a library, which of the handles it takes, and what else
+    def decomposing(self) -> list[tuple]:
+        """`found`, and rows u and v, of matrices whose columns are `core`'s rows."""
+        cusolver, (batch, narrow, tall), about = libraries().cusolver, self.core.shape, []
+        for array in self.core, self.found, self.u, self.v:
+            _, *row, column = array.shape
+            about += [address_of(array), *(column for _ in row), column * math.prod(row)]
+        given = cusolver.CUSOLVER_EIG_MODE_VECTOR, self.found.shape[1], tall, narrow, *about
+        size = cusolver.sgesvdaStridedBatched_bufferSize(self.handle, *given, batch)
+        self.work = _array(np.float32, max(size, 1))
+        there = address_of(self.work), size, address_of(self.info), 0, batch
+        return [(cusolver.sgesvdaStridedBatched, 0, *given, *there)]
 
-        (batch, short, long), count = self.a.shape, self.found.shape[1]
-        arrays = (self.a, long, long * short), (self.found, count), (self.u, long, long * count), (
-            self.v, short, short * count)  # fmt: skip
-        about = [part for array, *rest in arrays for part in (address_of(array), *rest)]
-        mode = cusolver().CUSOLVER_EIG_MODE_VECTOR
-        return [device.get_cusolver_handle(), mode, count, long, short, *about, batch]
+    def sketching(self) -> list[tuple]:
+        of_y, of_z = self.orthonormal(self.y), self.orthonormal(self.core)
+        into_z = *of_y, self.product(self.a, self.y, self.core, True)
+        into_y = *of_z, self.product(self.a, self.core, self.y)
+        power = (*into_z, *into_y) * self.power
+        first, last = self.product(self.a, self.x, self.y), self.product(self.y, self.v, self.long)
+        return [first, *power, *into_z, *self.decomposing(), last]
 
-    def workspace(self) -> Array:
-        size = cusolver().sgesvdaStridedBatched_bufferSize(*self.given())
-        return cuda.device_array(max(size, 1), np.float32)
+    def orthonormal(self, q: Array) -> list[tuple]:
+        """Orthonormal columns that span those of q, in their place."""
+        cusolver, (_, columns, rows) = libraries().cusolver, q.shape
+        given = address_of(q), rows, address_of(self.along)
+        size = max(
+            cusolver.sgeqrf_bufferSize(self.handle, rows, columns, *given[:2]),
+            cusolver.sorgqr_bufferSize(self.handle, rows, columns, columns, *given),
+        )
+        self.workspaces.append(_array(np.float32, max(size, 1)))
+        there = *given, address_of(self.workspaces[-1]), size, address_of(self.info)
+        return [(cusolver.sgeqrf, 0, rows, columns, *there),
+                (cusolver.sorgqr, 0, rows, columns, columns, *there)]  # fmt: skip
 
-    def decompose(self) -> None:
-        """`found`, and rows u and v, of matrices whose columns are a's rows."""
-        from cupy.cuda import Stream
-
-        *given, batch = self.given()
-        there = address_of(self.work), self.work.size, address_of(self.info)
-        with Stream.null:
-            cusolver().sgesvdaStridedBatched(*given, *there, 0, batch)
+    def product(self, a: Array, b: Array, out: Array, transposed: bool = False) -> tuple:
+        """out = a b, or a' b."""
+        (_, n, m), depth, one = out.shape, b.shape[2], FACTORS.ctypes.data
+        left, right = (address_of(a), a.shape[2]), (address_of(b), depth)
+        there = one + FACTORS.itemsize, address_of(out), m
+        given = int(transposed), 0, m, n, depth, one, *left, *right, *there
+        return libraries().cublas.sgemm, 1, *given

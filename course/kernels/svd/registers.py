@@ -407,19 +407,21 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
 
     @cuda.jit(device=True)
     def sort(w, k, rank, lengths, order):
-        """Lengths of rows, largest first; which row each is. Padding comes last."""
+        """Lengths of rows, of k's as one, largest first; which row each is. Padding comes last."""
         t = int32(cuda.threadIdx.x)
         lane, row = t % 32, t // 32
         while row < size:
-            total, e = float32(0), lane
+            total, unit, e = float32(0), float32(0), lane
             while e < size:
-                x = load(w, int32(row * pitch + e))
+                x, y = load(w, int32(row * pitch + e)), load(k, int32(row * pitch + e))
                 total += x * x
+                unit += y * y
                 if e >= rank:  # only in rows that are padding
-                    total -= abs(load(k, int32(row * pitch + e)))
+                    total -= abs(y)
                 e = int32(e + 32)
-            total = sum_of_warp(total)
+            total, unit = sum_of_warp(total), sum_of_warp(unit)
             if lane == 0:
+                total = total / unit  # rounding makes rows of k longer or shorter, w's with them
                 lengths[size + row] = math.sqrt(total) if total >= float32(0) else float32(-1)
             row = int32(row + warps)
         cuda.syncthreads()
@@ -434,21 +436,27 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
 
     @cuda.jit(device=True)
     def sign_and_normalise(w, k, mine, rank, length):
-        """A row of w, of this length, to a unit vector; its largest entry positive. k's with it."""
+        """A row of w, and of k, to unit vectors; w's largest entry positive. length: w's, k's one.
+
+        Of noise w's row becomes zero.
+        """
         lane, largest, value = int32(cuda.threadIdx.x % 32), float32(-1), float32(0)
-        e = lane
+        of_w, of_k, e = float32(0), float32(0), lane
         while e < rank:
-            x = load(w, int32(mine + e))
+            x, y = load(w, int32(mine + e)), load(k, int32(mine + e))
+            of_w += x * x
+            of_k += y * y
             if abs(x) > largest:
                 largest, value = abs(x), x
             e = int32(e + 32)
+        of_w, of_k = math.sqrt(sum_of_warp(of_w)), math.sqrt(sum_of_warp(of_k))
         first = cuda.ffs(cuda.ballot_sync(ALL, largest == largest_of_warp(largest))) - 1
         sign = float32(1) if cuda.shfl_sync(ALL, value, first) >= float32(0) else float32(-1)
-        by = sign / length if length * length > float32(ZERO) else float32(0)
-        e = lane
+        by = sign / of_w if length * length > float32(ZERO) else float32(0)
+        with_it, e = sign / of_k, lane
         while e < rank:
             store(w, int32(mine + e), by * load(w, int32(mine + e)))
-            store(k, int32(mine + e), sign * load(k, int32(mine + e)))
+            store(k, int32(mine + e), with_it * load(k, int32(mine + e)))
             e = int32(e + 32)
 
     @cuda.jit(device=True)

@@ -19,6 +19,7 @@ after two 1.017, and 1.021 in 256.
 A matrix whose sweeps are one launch, of up to 128 columns, is decomposed as a whole: it costs less.
 
 What lies between the copy of `a` and the factors is one CUDA graph, see `course.dispatch.graphs`.
+One matrix is left to libraries where float64 is fast, see `course.kernels.svd.library`.
 
 Source: N. Halko, P. Martinsson and J. Tropp, "Finding structure with randomness", SIAM Review 53
 (2011), algorithms 4.4 and 5.1, theorem 10.5.

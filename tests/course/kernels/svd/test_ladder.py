@@ -43,6 +43,7 @@ from tests.course.kernels.svd_samples import (
     errors_of_each,
     factors_of,
     normal,
+    same,
     special,
 )
 from warpsim.host import gpus
@@ -264,6 +265,18 @@ def test_a_sketch_of_full_width_is_the_svd(rng):
     whole, part = svd(a), rank_k(a, 7)
     for x, y in zip((whole[0][:, :, :7], whole[1][:, :7], whole[2][:, :7]), part, strict=True):
         np.testing.assert_allclose(x, y, atol=2e-6 * np.abs(x).max())
+
+
+@pytest.mark.drawn(2)
+def test_the_first_vectors_of_any_shape_are_those_of_all(rng):
+    shape, k = (1, int(rng.integers(33, 49)), int(rng.integers(49, 65))), int(rng.integers(1, 33))
+    for a in (normal(rng, *shape), normal(rng, *shape).swapaxes(1, 2)):
+        solver, there = Solver(*a.shape, "shared"), cuda.to_device(np.ascontiguousarray(a))
+        whole, part = factors_of(a.shape), factors_of(a.shape, k)
+        solver(there, *whole)
+        solver(there, *part)
+        u, s, vt = (one.copy_to_host() for one in whole)
+        assert same([one.copy_to_host() for one in part], (u[:, :, :k], s[:, :k], vt[:, :k]))
 
 
 @pytest.mark.slow

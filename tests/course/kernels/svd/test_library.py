@@ -1,5 +1,8 @@
 """What is handed to cuSOLVER: by which rule, with which results, and what comes back from there."""
 
+import ctypes
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -10,34 +13,70 @@ from course_recording.subjects.drawn import side
 from tests.course.kernels.svd_samples import ORTHOGONAL, assert_right, errors, normal, same, special
 
 
+def at(address, columns, pitch, dtype=ctypes.c_float):
+    """A matrix in memory, as its columns."""
+    return np.ctypeslib.as_array((dtype * (columns * pitch)).from_address(address)).reshape(
+        columns, pitch
+    )
+
+
+class NumPys:
+    """NumPy in cuSOLVER's and cuBLAS's place, by their signatures; `gesvda`'s signs are its own."""
+
+    CUSOLVER_EIG_MODE_VECTOR = 1
+
+    def __init__(self):
+        self.asked, self.stream, self.cusolver, self.cublas = [], nullcontext(), self, self
+        self.handles = lambda: ("cuSOLVER", "cuBLAS")
+        sizes = "sgesvdaStridedBatched", "sgeqrf", "sorgqr"
+        vars(self).update({f"{name}_bufferSize": lambda *_: 1 for name in sizes})
+
+    def sgesvdaStridedBatched(
+        self, handle, mode, k, m, n, a, pitch, step, s, s_step, u, u_pitch, u_step, v, v_pitch,
+        v_step, work, size, info, norms, batch,
+    ):  # fmt: skip
+        assert (handle, mode, size, m >= n >= k) == ("cuSOLVER", 1, 1, True)
+        self.asked.append((batch, n, m))
+        signs = np.where(np.arange(k) % 3 == 1, -1, 1)[:, None]
+        for one in range(batch):
+            matrix = at(a + 4 * one * step, n, pitch)[:, :m].T.astype(np.float64)
+            left, values, right = np.linalg.svd(matrix, full_matrices=False)
+            at(u + 4 * one * u_step, k, u_pitch)[:] = left.T[:k] * signs
+            at(v + 4 * one * v_step, k, v_pitch)[:] = right[:k] * signs
+            with np.errstate(over="ignore"):
+                at(s + 4 * one * s_step, 1, k)[:] = values[:k]
+        at(info, 1, batch, ctypes.c_int)[:] = 0
+
+    def sgeqrf(self, handle, m, n, a, pitch, factors, work, size, info):
+        assert (handle, size) == ("cuSOLVER", 1)
+        columns = at(a, n, pitch)
+        columns[:] = np.linalg.qr(columns[:, :m].T)[0].T
+
+    def sorgqr(self, handle, m, n, k, a, pitch, factors, work, size, info):
+        assert (handle, k, size) == ("cuSOLVER", n, 1)
+
+    def sgemm(self, handle, of_a, of_b, m, n, k, by, a, a_pitch, b, b_pitch, more, out, pitch):
+        assert (handle, of_b, at(by, 1, 1), at(more, 1, 1)) == ("cuBLAS", 0, 1, 0)
+        left = at(a, m if of_a else k, a_pitch)
+        at(out, n, pitch)[:] = at(b, n, b_pitch) @ (left.T if of_a else left)
+
+
 @pytest.fixture
 def by_numpy(monkeypatch):
-    """NumPy's factors, with signs of its own, in cuSOLVER's place; how often it was asked."""
-    asked = []
-
-    def decompose(solver):
-        asked.append(solver.a.shape)
-        u, s, vt = np.linalg.svd(solver.a.copy_to_host().swapaxes(1, 2).astype(np.float64), False)
-        count = solver.found.shape[1]
-        signs = np.where(np.arange(count) % 3 == 1, -1, 1)
-        solver.u.copy_to_device((u[:, :, :count] * signs).swapaxes(1, 2).astype(np.float32, "C"))
-        solver.v.copy_to_device((vt[:, :count] * signs[:, None]).astype(np.float32, "C"))
-        solver.found.copy_to_device(s[:, :count].astype(np.float32, "C"))
-        solver.info.copy_to_device(np.zeros(len(s), np.int32))
-
-    device = package.cuda.get_current_device()
+    """NumPy in the libraries' place; the matrices that it was asked for."""
+    if gpu() is not None:
+        pytest.skip("NumPy reads the host's memory")
+    there, device = NumPys(), package.cuda.get_current_device()
     monkeypatch.setattr(gram, "FAST_FLOAT64", (tuple(device.compute_capability),))
-    monkeypatch.setattr(library, "cusolver", lambda: True)
-    monkeypatch.setattr(library.LibrarySolver, "decompose", decompose)
-    monkeypatch.setattr(library.LibrarySolver, "workspace", lambda _: None)
+    monkeypatch.setattr(library, "libraries", lambda: there)
     monkeypatch.setattr(library, "LEAST", 4)
-    yield asked
+    yield there.asked
     package.forget()
 
 
 @pytest.mark.drawn(3)
 def test_drawn_matrices(rng, by_numpy):
-    a = normal(rng, int(rng.integers(1, 4)), *rng.integers(4, 40, 2))
+    a = normal(rng, int(rng.integers(2, 4)), *rng.integers(4, 40, 2))
     a *= np.float32(10.0 ** rng.integers(-25, 25))
     factors = svd(a)
     assert by_numpy
@@ -48,7 +87,46 @@ def test_drawn_matrices(rng, by_numpy):
     k = int(rng.integers(1, min(m, n) + 1))
     cut = factors[0][:, :, :k], factors[1][:, :k], factors[2][:, :k]
     assert same(rank_k(a, k), cut)
-    assert same(svd(a[0]), [one[0] for one in factors])
+    assert same(rank_k(a[0], k), [one[0] for one in cut])
+
+
+@pytest.mark.drawn(3)
+def test_drawn_sketches_of_one_matrix(rng, by_numpy):
+    shape, k = sketch_is_right(rng)
+    assert by_numpy == 3 * [(2, k + library.MORE, min(shape))]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(gpu() is None, reason="cuSOLVER takes a GPU")
+@pytest.mark.drawn(8)
+def test_drawn_sketches_on_a_gpu(rng):
+    if not library.takes((129, 129), 1):
+        pytest.skip("takes CuPy and a GPU with fast float64")
+    sketch_is_right(rng, 800)
+    a = normal(rng, 150, 140)
+    values, huge = rank_k(a, 5)[1], np.float32(2.0**90)  # whose squares are infinite
+    np.testing.assert_allclose(rank_k(a * huge, 5)[1], values * huge, rtol=0.1)
+    a[7, 9] = np.nan
+    with pytest.raises(ValueError, match=r"a\[0\] holds NaN"):
+        rank_k(a, 5)
+
+
+def sketch_is_right(rng, longest=180):
+    """Check `rank_k` of one matrix that is nearly of rank k; its shape, and k."""
+    m, n = (int(side) for side in rng.integers(129, longest, 2))
+    k, power, scale = int(rng.integers(1, 8)), int(rng.integers(0, 4)), 10.0 ** rng.integers(-9, 9)
+    large = normal(rng, m, k) @ normal(rng, k, n)
+    a = ((large + np.float32(1e-3) * normal(rng, m, n)) * np.float32(scale)).astype(np.float32)
+    u, s, vt = rank_k(a, k, power, seed=int(rng.integers(9)))
+    exact = np.linalg.svd(a.astype(np.float64), False)
+    assert abs(s - exact[1][:k]).max() <= 1e-5 * exact[1][0]
+    left, least = np.linalg.norm(a - (u * s).astype(np.float64) @ vt), exact[1][k:]
+    assert left <= 1.1 * np.linalg.norm(least) + 2e-6 * exact[1][0]
+    assert max(abs(u.T @ u - np.eye(k)).max(), abs(vt @ vt.T - np.eye(k)).max()) <= ORTHOGONAL
+    short = vt if m >= n else u.T
+    assert (np.take_along_axis(short, abs(short).argmax(1)[:, None], 1) > 0).all()
+    assert same(rank_k(a, k, power, seed=9), rank_k(a, k, power, seed=9))
+    return (m, n), k
 
 
 def test_what_has_no_factors_there_comes_back(rng, by_numpy):
@@ -64,16 +142,17 @@ def test_what_has_no_factors_there_comes_back(rng, by_numpy):
     with pytest.raises(ValueError, match=r"a\[2\] holds NaN"):
         svd(a)
     with pytest.raises(ValueError, match="beyond float32"):
-        svd(np.full((1, 9, 9), 3e38, np.float32))
+        svd(np.full((2, 9, 9), 3e38, np.float32))
     with pytest.raises(ValueError, match="k is 8"):
         rank_k(a, 8)
 
 
 def test_kernels_do_it_without_cupy_and_where_float64_is_slow(rng, by_numpy, monkeypatch):
-    a = normal(rng, 1, 9, 8)
-    monkeypatch.setattr(library, "cusolver", lambda: None)
+    a = normal(rng, 2, 9, 8)
+    there = library.libraries
+    monkeypatch.setattr(library, "libraries", lambda: None)
     assert_right(a, svd(a))
-    monkeypatch.setattr(library, "cusolver", lambda: True)
+    monkeypatch.setattr(library, "libraries", there)
     monkeypatch.setattr(gram, "FAST_FLOAT64", ())
     assert_right(a, svd(a))
     assert not by_numpy
@@ -88,14 +167,15 @@ def test_the_rule_is_what_the_docstring_says_and_takes_few():
         if batch * m * n > 30_000_000 or batch * max(m, n) * min(m, n) ** 2 > 1e11:
             continue
         drawn += 1
-        few = batch <= 24 and 81 <= min(m, n) <= 128
-        said = (
-            (batch == 1 and min(m, n) >= 81) or few
-            or (min(m, n) >= 384 and batch * m * n >= 10_000_000)
-        )  # fmt: skip
+        few = 2 <= batch <= 24 and 97 <= min(m, n) <= 128
+        long = min(m, n) >= 320 and batch * m * n >= 10_000_000
+        said = few or long or (batch == 1 and min(m, n) >= 129)
         assert library.is_faster((batch, m, n)) == said
-        for_rank = few or (batch == 1 and 81 <= min(m, n) <= 256)
-        assert library.is_faster((batch, m, n), of_rank=True) == for_rank
+        k = side(rng, 1, min(m, n) // 4)
+        for_rank = few or batch == 1
+        assert library.is_faster((batch, m, n), k) == for_rank
+        sketched = batch == 1 and min(m, n) >= 129 and k + 8 <= min(m, n) * 2 / 7
+        assert library.is_sketched((batch, m, n), k) == sketched
         assert batch > 1 or library.is_faster((m, n)) == said
         handed = [handed[0] + said, handed[1] + for_rank]
     print(f"of {drawn} shapes {handed[0]} of svd's and {handed[1]} of rank_k's are handed over")
@@ -104,7 +184,7 @@ def test_the_rule_is_what_the_docstring_says_and_takes_few():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(gpu() is None, reason="cuSOLVER takes a GPU")
-@pytest.mark.parametrize("shape", [(1, 97, 97), (1, 300, 140), (3, 100, 500), (16, 130, 128)])
+@pytest.mark.parametrize("shape", [(1, 150, 133), (1, 300, 140), (3, 100, 500), (16, 130, 128)])
 def test_on_a_gpu(rng, shape):
     if not library.takes(shape):
         pytest.skip("takes CuPy and a GPU with fast float64")
@@ -114,7 +194,7 @@ def test_on_a_gpu(rng, shape):
     assert_right(a, factors)
     assert max(errors(a, factors)) <= 0.1 * ORTHOGONAL  # in float64, as no kernel of ours
     if shape[2] <= 128:
-        for found, whole in zip(rank_k(a, 5)[1:], factors[1:], strict=True):
-            assert abs(found - whole[:, :5]).max() <= 1e-6 * whole.max()
+        for found, whole in zip(rank_k(a, 30)[1:], factors[1:], strict=True):
+            assert abs(found - whole[:, :30]).max() <= 1e-6 * whole.max()
     square = np.stack(list(special(rng, 100).values())).astype(np.float32)
     assert same(svd(square), svd(square, method="registers"))
