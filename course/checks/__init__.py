@@ -13,6 +13,7 @@ from typing import Any
 from course.checks import cells, grading, judging, progress
 from course.checks.exercises import find_exercise
 from course.checks.verdicts import Verdict, VerdictError
+from course.files import progress_file
 
 cells.watch()
 
@@ -68,7 +69,7 @@ def check(
     elif grades:
         return grading.graded(exercise, answer)
     else:
-        learns = progress.place() is not None and not wrong_on_purpose
+        learns = progress_file() is not None and not wrong_on_purpose
         earlier = progress.tries(name, answer) if learns else 0
         verdict = judging.judge(exercise, answer, repairs=earlier > 0 or explain)
         if not wrong_on_purpose:

@@ -19,8 +19,8 @@ from course.checks.exercises import Case, Dimensions, KernelExercise, find_exerc
 from course.checks.trials import launch_configuration
 from course.measure.measured_roofs import recorded_roofs
 from course.measure.recorded import recorded
-from course.measure.roofline import bound, roofs_of
-from course.measure.timing import benchmark
+from course.measure.roofline import bound
+from course.measure.timing import benchmark, roofs_here
 from warpsim import trace
 from warpsim.core.words import wrapped
 
@@ -232,9 +232,8 @@ def _times(
     moved, operations = rivals.least(arguments)
     if backend.gpu() is not None and is_gpu_kernel(kernel):
         here, notes = _here(exercise, rivals, kernel, case)
-        with_roofs = _roofs_here()
-        if with_roofs is not None:
-            here[LEAST] = 1e3 * bound(moved, operations, with_roofs).milliseconds
+        if (roofs := roofs_here()) is not None:
+            here[LEAST] = 1e3 * bound(moved, operations, roofs).milliseconds
         rows["measured here"] = here
     known = {
         name: 1e3 * figures[0].median
@@ -300,10 +299,3 @@ def _torch_call(
         for value in inputs.values()
     ]
     return lambda *given: rivals.torch(torch, **dict(zip(inputs, given, strict=True))), (*tensors,)
-
-
-def _roofs_here() -> Any:
-    try:
-        return roofs_of()
-    except ValueError:  # a GPU that nobody listed
-        return None

@@ -155,15 +155,12 @@ def compare(
     mine, right = told_apart(got[index], expected[index])
     sentences = [f"{place(name, index)} is {mine}, right is {right}"]
     sentences[0] += f"; wrong: {extent(wrong)}." if got.ndim else "."
-    diagnosis = explain(got, expected, wrong, inputs=inputs or {}, threads=threads, others=others)
-    if diagnosis is None:
-        diagnosis = next(
-            (s for s, mask in (cancels or {}).items() if not (wrong & ~mask).any()), None
-        )
-    if diagnosis is None and before is not None:
-        diagnosis = _not_changed(got, wrong, before)
-    if diagnosis is None:
-        diagnosis = _looks_like_rounding(got, expected, allowed, tolerance_reason)
+    diagnosis = (
+        explain(got, expected, wrong, inputs=inputs or {}, threads=threads, others=others)
+        or next((s for s, mask in (cancels or {}).items() if not (wrong & ~mask).any()), None)
+        or (before is not None and _not_changed(got, wrong, before))
+        or _looks_like_rounding(got, expected, allowed, tolerance_reason)
+    )
     if diagnosis:
         sentences.append(diagnosis)
     raise Failure("wrong-result", "\n".join(sentences))

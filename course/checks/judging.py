@@ -100,21 +100,13 @@ def named_cause(
                 if failure.kind == "typing":
                     failure.message = CANNOT_COMPILE + said
                 else:
-                    failure.message += f"\n{_upper(said)}"
+                    failure.message += f"\n{said[0].upper()}{said[1:]}"
                 _at(failure, node)
                 return
 
 
 def _at(failure: Failure, node: ast.AST) -> None:
-    failure.line, failure.code, failure.hint = node.lineno, _line(node), ""
-
-
-def _line(node: ast.AST) -> str:
-    return ast.unparse(node)
-
-
-def _upper(text: str) -> str:
-    return text if text.startswith("`") else text[0].upper() + text[1:]
+    failure.line, failure.code, failure.hint = node.lineno, ast.unparse(node), ""
 
 
 # ---------------------------------------------------------------------- comparisons

@@ -67,7 +67,8 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
             _judge_counts(exercise, number, reports[-1], few=True)
             faults.append(_spread_fault(exercise, number, reports[-1]))
             # The first case is enough to tell: a serial program takes its time in larger ones.
-            if faults[-1] and (faults[-1].of_few or _work_is_repeated(reports[-1])):
+            repeated = any(its.kind == "same-value-race" for its in reports[-1].findings)
+            if faults[-1] and (faults[-1].of_few or repeated):
                 raise _not_parallel(faults[-1], reports[-1])
     _judge_costs(exercise, reports)
     _judge_barriers(exercise, reports)
@@ -79,7 +80,9 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
                 raise _not_parallel(fault, reports[number])
     with with_other_values(exercise) as anew:
         if anew is not None:
-            _compare_again(*anew, answer)
+            of, number = anew
+            expected = references(of, of.arguments(number))
+            _compare_results(of, number, values_of(of, number, answer), expected, None)
     text = all_cases(exercise)
     if backend.gpu() is not None and is_gpu_kernel(answer) and _runs_here(exercise):
         for number in range(len(exercise.cases)):
@@ -87,11 +90,6 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
                 _launch_on_gpu(exercise, number, answer)
         # The name of the GPU stays out: a verdict reads the same on every machine.
     return text
-
-
-def _compare_again(exercise: KernelExercise, number: int, answer: Any) -> None:
-    expected = references(exercise, exercise.arguments(number))
-    _compare_results(exercise, number, values_of(exercise, number, answer), expected, None)
 
 
 def _for_all_warps(exercise: KernelExercise, number: int, answer: Any, failure: Failure) -> None:
@@ -130,8 +128,7 @@ def simulate_case(
     if not stores and answers.looks_like_a_stub(function, given_lines=True):
         raise NotStarted
     _look_at_outputs(exercise, number, answer, before, arguments, expected)
-    known = answer if causes else None
-    _compare_results(exercise, number, arguments, expected, known)
+    _compare_results(exercise, number, arguments, expected, answer if causes else None)
     return report
 
 
@@ -268,10 +265,6 @@ def _spread_fault(exercise: KernelExercise, number: int, report: Any) -> Fault |
 
 def _not_parallel(fault: Fault, report: Any) -> Failure:
     return Failure("not-parallel", fault.sentence, findings=tuple(report.findings))
-
-
-def _work_is_repeated(report: Any) -> bool:
-    return any(finding.kind == "same-value-race" for finding in report.findings)
 
 
 def _judge_barriers(exercise: KernelExercise, reports: list[Any]) -> None:

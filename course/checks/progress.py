@@ -71,14 +71,9 @@ def fingerprint(answer: Any) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
 
 
-def place() -> Path | None:
-    """The file in which progress is kept between sessions; None where none is."""
-    return progress_file()
-
-
 def _text_of(name: str) -> Path | None:
     """The file in which the answer to an exercise is kept; None where none is."""
-    path = place()
+    path = progress_file()
     return path and path.with_name(f"{path.stem}-passed") / f"{name}.py"
 
 
@@ -97,7 +92,7 @@ def record(exercise: Exercise, verdict: Verdict, answer: Any) -> None:
         _failed.setdefault(exercise.name, set()).add(entry.answer)
     if verdict.status == "passed":
         _passed[exercise.name] = answer
-    path = place()
+    path = progress_file()
     if path is None or verdict.status == "not started":
         return
     try:
@@ -190,7 +185,7 @@ def _name(path: Path) -> str:
 
 def _earlier() -> tuple[dict[str, Record], str | None]:
     """Latest records of the file in which they are kept, and what there is to say of it."""
-    path = place()
+    path = progress_file()
     if path is None:
         return {}, None
     found: dict[str, Record] = {}
@@ -359,7 +354,7 @@ def progress(lesson: int | None = None, *, clear: bool = False) -> Progress:
             rows.append(Row(exercise.lesson, exercise.name, exercise.title, *told))
     if clear:
         note = "All verdicts are forgotten"
-        note += f", and {_name(path)} is deleted." if (path := place()) else "."
+        note += f", and {_name(path)} is deleted." if (path := progress_file()) else "."
     return Progress(tuple(rows), tuple(text for text in (note, _trouble) if text))
 
 
@@ -369,7 +364,7 @@ def _forget() -> None:
     _failed.clear()
     _passed.clear()
     _trouble = None
-    if path := place():
+    if path := progress_file():
         path.unlink(missing_ok=True)
         texts = _text_of("").parent
         for text in texts.glob("*.py"):

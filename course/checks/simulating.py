@@ -177,8 +177,6 @@ def _copy(function: FunctionType, memory: dict[int, Any]) -> FunctionType:
     for name in answers.globals_read(function.__code__) & names.keys():
         names[name] = _twin(names[name], memory)
     for cell, original in zip(cells, function.__closure__ or (), strict=True):
-        try:
+        with contextlib.suppress(ValueError):  # a name that has no value yet stays without one
             cell.cell_contents = _twin(original.cell_contents, memory)
-        except ValueError:
-            continue  # a name that has no value yet stays without one
     return copy

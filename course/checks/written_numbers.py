@@ -40,14 +40,8 @@ _SMALL |= {
 }
 _SMALL |= dict.fromkeys(("none", "no", "nothing", "nil", "never"), 0)
 _MULTIPLES = {
-    "once": 1,
-    "twice": 2,
-    "double": 2,
-    "doubled": 2,
-    "thrice": 3,
-    "triple": 3,
-    "quadruple": 4,
-}
+    "once": 1, "twice": 2, "double": 2, "doubled": 2, "thrice": 3, "triple": 3, "quadruple": 4,
+}  # fmt: skip
 _LARGE = {
     "dozen": 12, "hundred": 100, "thousand": 1e3, "million": 1e6, "mio": 1e6, "mln": 1e6,
     "billion": 1e9, "bn": 1e9, "trillion": 1e12,

@@ -172,7 +172,7 @@ def test_tests_grading_and_solutions_neither_read_nor_write_it(home, monkeypatch
 
 
 def test_no_test_reads_or_writes_the_users_progress():
-    assert os.environ["COURSE_PROGRESS"] == "off" and session.place() is None
+    assert os.environ["COURSE_PROGRESS"] == "off" and session.progress_file() is None
 
 
 def test_a_stub_takes_nothing_away_from_what_passed_in_an_earlier_session(home, monkeypatch):
