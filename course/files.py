@@ -289,9 +289,29 @@ def table_of(path: Path | str) -> tuple[dict[str, str], list[dict[str, str]]]:
     return header, list(csv.DictReader(line for line in lines if not line.startswith("#")))
 
 
-def table_rows(name: str, lines: Iterable[str], error: type[ValueError]) -> list[list[str]]:
-    """The rows of a table's lines; `error` is raised, with the file's `name`, where it is none."""
+def table_parts(
+    name: str, text: str, required: Iterable[str], columns: Sequence[str], error: type[ValueError]
+) -> tuple[dict[str, str], int, list[list[str]]]:
+    """Header of a table's text, the line of its first row, and its rows, as they are.
+
+    `error` is raised, with the file's `name`, where the text is no table of these columns, or its
+    header lacks a line that is `required`.
+    """
+    header, lines = {}, text.splitlines()
+    start = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    for place, line in enumerate(lines[:start], 1):
+        key, equals, value = line[1:].strip().partition("=")
+        if not equals:
+            raise error(f"{name}, line {place}: a header line is '# key=value'")
+        header[key] = value
+    if missing := [key for key in required if not header.get(key)]:
+        raise error(f"{name}: the header does not say {', '.join(missing)}")
     try:
-        return list(csv.reader(lines))
+        rows = list(csv.reader(lines[start:]))
     except csv.Error as problem:
         raise error(f"{name}: {problem}") from None
+    if not rows or tuple(rows[0]) != columns:
+        given = ",".join(rows[0]) if rows else "nothing"
+        wanted = ",".join(columns)
+        raise error(f"{name}, line {start + 1}: the columns must be {wanted}; got {given}")
+    return header, start + 2, rows[1:]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from course import backend
 from course.measure.roofline import PIPES, Roofs, known_gpu
-from course.measure.timing import Timing, measure
+from course.measure.timing import Timing, measure, roofs_here
 from warpsim.host.device import NoTime
 
 if TYPE_CHECKING:
@@ -67,17 +67,25 @@ def recorded_roofs(gpu: str) -> Roofs:
     found = {figure.variant: figure for figure in recorded("roofs", kernel="roof", gpu=gpu)}
     if not found:
         raise ValueError(f"no roofs of a GPU {gpu!r} are recorded; known_gpu() has data sheets")
-    name = next(iter(found.values())).gpu
+    name, source = next(iter(found.values())).gpu, "recorded in data/measurements"
+    known = known_gpu(name)
+    return _roofs(found, name, source, known.l2_bytes, known.multiprocessors)
+
+
+def _roofs(
+    found: Mapping[str, Timing | Figure], gpu: str, source: str, l2: int, multiprocessors: int
+) -> Roofs:
+    """The roofs that figures of all programs show."""
     return Roofs(
-        gpu=name,
+        gpu=gpu,
         bandwidth=found["copy"].gigabytes_per_second,
-        rates={kind: figure.teraflops for kind, figure in found.items() if figure.operations},
-        l2_bytes=known_gpu(name).l2_bytes,
+        rates={name: one.teraflops for name, one in found.items() if one.operations},
+        l2_bytes=l2,
         read_bandwidth=found["read"].gigabytes_per_second,
         l2_bandwidth=l2_roof(found["read from L2"], found["copy"], found["read"]),
         measured=True,
-        source="recorded in data/measurements",
-        multiprocessors=known_gpu(name).multiprocessors,
+        source=source,
+        multiprocessors=multiprocessors,
     )
 
 
@@ -110,17 +118,9 @@ def roofs_from(timings: dict[str, Timing]) -> Roofs:
     from course.measure.event_clock import l2_bytes
 
     fastest = {name: dataclasses.replace(t, median=min(t.samples)) for name, t in timings.items()}
-    return Roofs(
-        gpu=backend.gpu() or "",
-        bandwidth=fastest["copy"].gigabytes_per_second,
-        rates={name: t.teraflops for name, t in fastest.items() if t.operations},
-        l2_bytes=l2_bytes(backend.cuda),
-        read_bandwidth=fastest["read"].gigabytes_per_second,
-        l2_bandwidth=l2_roof(fastest["read from L2"], fastest["copy"], fastest["read"]),
-        measured=True,
-        source="measured by course.measure.measured_roofs",
-        multiprocessors=backend.cuda.get_current_device().MULTIPROCESSOR_COUNT,
-    )
+    count = backend.cuda.get_current_device().MULTIPROCESSOR_COUNT
+    source = "measured by course.measure.measured_roofs"
+    return _roofs(fastest, backend.gpu() or "", source, l2_bytes(backend.cuda), count)
 
 
 def l2_roof(from_l2: Timing | Figure, *from_memory: Timing | Figure) -> float | None:
@@ -148,32 +148,23 @@ def roof_timings() -> Iterator[tuple[str, Timing]]:
 
     cuda = backend.cuda
     copy, read, read_again, multiply_add = roof_kernels()
-    try:
-        printed = known_gpu(backend.gpu())
-    except ValueError:
-        printed = None
-    run = functools.partial(measure, clock(), samples=20, seconds=0.5)
+    run = functools.partial(measure, clock(), samples=20, seconds=0.5, roofs=roofs_here())
 
     blocks = 16 * cuda.get_current_device().MULTIPROCESSOR_COUNT
     source = cuda.to_device(np.ones(BIG // 8, np.float64))
     target = cuda.device_array(BIG // 8, np.float64)
     candidates = [
-        run(copy[blocks, 512], (target, source), bytes=2 * BIG, operations=None, roofs=printed,
-            warm=False, name="copy"),
-        run(lambda to, of: to.copy_to_device(of), (target, source), bytes=2 * BIG,
-            operations=None, roofs=printed, warm=False, name="copy"),
-    ]  # fmt: skip
+        run(call, (target, source), bytes=2 * BIG, warm=False, name="copy")
+        for call in (copy[blocks, 512], lambda to, of: to.copy_to_device(of))
+    ]
     yield "copy", min(candidates, key=lambda timing: timing.median)
     never = cuda.device_array(1, np.float64)
-    yield "read", run(
-        read[blocks, 512], (never, source), bytes=BIG, operations=None, roofs=printed, warm=False,
-        name="read",
-    )  # fmt: skip
+    yield "read", run(read[blocks, 512], (never, source), bytes=BIG, warm=False, name="read")
     few = cuda.get_current_device().MULTIPROCESSOR_COUNT
     part = max(l2_bytes(cuda) // 3 // 8 // (4 * few * 1024), 1) * 4 * few * 1024
     yield "read from L2", run(
-        read_again[few, 1024], (never, source[:part], PASSES), bytes=8 * part * PASSES,
-        operations=None, roofs=None, warm=True, name="read from L2",
+        read_again[few, 1024], (never, source[:part], PASSES), bytes=8 * part * PASSES, roofs=None,
+        warm=True, name="read from L2",
     )  # fmt: skip
     for name, kind in (("float32", np.float32), ("float64", np.float64)):
         threads = 256 * blocks
@@ -181,19 +172,16 @@ def roof_timings() -> Iterator[tuple[str, Timing]]:
         iterations = ITERATIONS if name == "float32" else ITERATIONS // 8
         out, seeds = cuda.device_array(1, kind), cuda.to_device(np.linspace(0, 1, 256, dtype=kind))
         yield name, run(
-            multiply_add[blocks, 256], (out, seeds, iterations, kind(0.5), kind(1.5)), bytes=None,
-            operations={name: 2 * CHAINS * UNROLLED * iterations * threads}, roofs=printed,
-            warm=True, name=name,
+            multiply_add[blocks, 256], (out, seeds, iterations, kind(0.5), kind(1.5)), warm=True,
+            operations={name: 2 * CHAINS * UNROLLED * iterations * threads}, name=name,
         )  # fmt: skip
     for name, pipe in TENSOR.items():
         candidates = []
         for size in MATRICES:
             program = tensor_program(name, size)
             if program is not None:
-                candidates.append(
-                    run(program[0], program[1], bytes=None, operations={name: 2 * size**3},
-                        roofs=printed, warm=True, name=f"{pipe}, {size}")
-                )  # fmt: skip
+                done, what = {name: 2 * size**3}, f"{pipe}, {size}"
+                candidates.append(run(*program, operations=done, warm=True, name=what))
         if candidates:
             yield name, max(candidates, key=lambda timing: timing.teraflops)
 

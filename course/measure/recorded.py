@@ -16,12 +16,12 @@ import platform
 import re
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from course import __version__, backend
-from course.files import data_path, table_rows, table_text, write_whole
+from course.files import data_path, table_parts, table_text, write_whole
 from course.measure.roofline import Roofs, article, time_text
 
 COLUMNS = (
@@ -230,26 +230,10 @@ def _known(text: str, path: Path) -> Recording:
 
 def parsed(text: str, path: Path) -> Recording:
     """The recording that a file's text is."""
-    header: dict[str, str] = {}
-    lines = text.splitlines()
-    start = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    for place, line in enumerate(lines[:start], 1):
-        key, equals, value = line[1:].strip().partition("=")
-        if not equals:
-            raise BadMeasurements(f"{path.name}, line {place}: a header line is '# key=value'")
-        header[key] = value
-    missing = [key for key in REQUIRED if not header.get(key)]
-    if missing:
-        raise BadMeasurements(f"{path.name}: the header does not say {', '.join(missing)}")
-    rows = table_rows(path.name, lines[start:], BadMeasurements)
-    if not rows or tuple(rows[0]) != COLUMNS:
-        given = ",".join(rows[0]) if rows else "nothing"
-        raise BadMeasurements(
-            f"{path.name}, line {start + 1}: the columns must be {','.join(COLUMNS)}; got {given}"
-        )
+    header, first, rows = table_parts(path.name, text, REQUIRED, COLUMNS, BadMeasurements)
     figures = []
     seen: dict[tuple[str, ...], int] = {}
-    for place, row in enumerate(rows[1:], start + 2):
+    for place, row in enumerate(rows, first):
         figure = _figure(row, header, f"{path.name}, line {place}")
         if figure.key in seen:
             raise BadMeasurements(
@@ -264,23 +248,15 @@ def parsed(text: str, path: Path) -> Recording:
 def _figure(row: list[str], header: Mapping[str, str], where: str) -> Figure:
     if len(row) != len(COLUMNS):
         raise BadMeasurements(f"{where}: {len(row)} values for {len(COLUMNS)} columns")
-    values = dict(zip(COLUMNS, row, strict=True))
-    found: dict[str, object] = {}
-    for column in fields(Figure):
-        text = values.get(column.name)
-        if text is None:
-            continue
-        if column.name in ("bytes", "operations") and not text:
-            found[column.name] = None
-        elif column.name in ("median", "q1", "q3", "n", "bytes", "operations"):
-            try:
-                found[column.name] = int(text) if column.name == "n" else float(text)
-            except ValueError:
-                raise BadMeasurements(
-                    f"{where}: {column.name} is {text!r}, which is no number"
-                ) from None
-        else:
-            found[column.name] = text
+    found: dict[str, object] = dict(zip(COLUMNS, row, strict=True))
+    for name in ("median", "q1", "q3", "n", "bytes", "operations"):
+        text = found[name]
+        try:
+            found[name] = int(text) if name == "n" else float(text)
+        except ValueError:
+            if text or name not in ("bytes", "operations"):
+                raise BadMeasurements(f"{where}: {name} is {text!r}, which is no number") from None
+            found[name] = None
     figure = Figure(**found, gpu=header["gpu"], date=header["date"])
     spread = (figure.q1, figure.median, figure.q3)
     if not all(map(math.isfinite, spread)) or not figure.q1 <= figure.median <= figure.q3:
@@ -342,11 +318,9 @@ def recordings(subject: str | None = None, folder: Path | None = None) -> tuple[
     found = []
     for path in sorted(folder.glob("*.csv")):
         its = subject_of(path)
-        if its in OTHER_LAYOUT or its.startswith(TIMELINE):
-            continue
-        if subject is not None and its != subject:
-            continue
-        found.append(read(path))
+        layout = its not in OTHER_LAYOUT and not its.startswith(TIMELINE)
+        if layout and subject in (None, its):
+            found.append(read(path))
     return tuple(found)
 
 

@@ -123,8 +123,7 @@ class Bound:
     @property
     def intensity(self) -> float:
         """Operations a byte, of the pipes that have a roof."""
-        done = sum(n for kind, n in self.operations.items() if kind not in _WITHOUT_ROOF)
-        return done / self.bytes if self.bytes else math.inf
+        return with_roof(self.operations) / self.bytes if self.bytes else math.inf
 
     @property
     def sentence(self) -> str:
@@ -148,6 +147,11 @@ class Bound:
         return wrapped(self.sentence)
 
     __repr__ = __str__
+
+
+def with_roof(operations: Mapping[str, float]) -> float:
+    """How many of the operations have a roof, those of floating-point numbers."""
+    return sum(amount for kind, amount in operations.items() if kind not in _WITHOUT_ROOF)
 
 
 def article(gpu: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from course.files import data_path, table_rows, table_text, write_whole
+from course.files import data_path, table_parts, table_text, write_whole
 
 
 @dataclass(frozen=True)
@@ -125,15 +125,9 @@ def header(path: str | Path) -> dict[str, str]:
 
 
 def _parsed(text: str, name: str) -> tuple[dict[str, str], tuple[Span, ...]]:
-    lines = text.splitlines()
-    count = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    about = dict(line[1:].strip().partition("=")[::2] for line in lines[:count])
-    rows = table_rows(name, lines[count:], BadTimeline)
-    if not rows or tuple(rows[0]) != COLUMNS:
-        given = ",".join(rows[0]) if rows else "nothing"
-        raise BadTimeline(f"{name}: the columns must be {','.join(COLUMNS)}; got {given}")
+    about, first, rows = table_parts(name, text, (), COLUMNS, BadTimeline)
     spans = []
-    for place, row in enumerate(rows[1:], count + 2):
+    for place, row in enumerate(rows, first):
         try:
             what, lane, start, end, image, stream = row
             span = Span(what, lane, float(start), float(end), int(image), int(stream))

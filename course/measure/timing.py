@@ -29,6 +29,7 @@ from course.measure.roofline import (
     refuse_impossible,
     roofs_of,
     time_text,
+    with_roof,
 )
 from warpsim.core.words import wrapped
 from warpsim.host.device import NoTime
@@ -106,11 +107,7 @@ class Timing:
     @property
     def teraflops(self) -> float:
         """Floating-point operations / median [10¹²/s]; NaN where they are not known."""
-        done = sum(
-            amount
-            for kind, amount in (self.operations or {}).items()
-            if kind not in ("integer", "special")
-        )
+        done = with_roof(self.operations or {})
         return done / self.median * 1e-9 if done else math.nan
 
     def __str__(self) -> str:
@@ -147,6 +144,14 @@ def timing_of(samples: list[float], **facts: Any) -> Timing:
     """The timing of some samples [ms]: median and quartiles."""
     q1, median, q3 = (float(value) for value in np.percentile(samples, (25, 50, 75)))
     return Timing(median, q1, q3, len(samples), samples=tuple(map(float, samples)), **facts)
+
+
+def timing_of_bound(least: Bound, name: str, recorded: Figure | None) -> Timing:
+    """A bound in place of a time that nobody measured."""
+    return Timing(
+        *[least.milliseconds] * 3, 0, source="bound", name=name, device=least.roofs.gpu,
+        bytes=least.bytes, operations=least.operations, bound=least, recorded=recorded,
+    )  # fmt: skip
 
 
 def sampled(
@@ -249,7 +254,7 @@ def benchmark(
     from course.measure.event_clock import clock
 
     timing = measure(
-        clock(), call, args, bytes=bytes, operations=operations, roofs=_roofs_here(gpu),
+        clock(), call, args, bytes=bytes, operations=operations, roofs=roofs_here(gpu),
         warm=warm, samples=samples, seconds=seconds, name=name,
     )  # fmt: skip
     from course.measure.recorded import longest_recorded
@@ -262,8 +267,8 @@ def measure(
     call: Callable[..., Any],
     args: tuple[Any, ...],
     *,
-    bytes: float | None,
-    operations: float | Mapping[str, float] | None,
+    bytes: float | None = None,
+    operations: float | Mapping[str, float] | None = None,
     roofs: Roofs | None,
     warm: bool,
     samples: int,
@@ -347,11 +352,7 @@ def _bound_instead(call, args, bytes, operations, gpu, name) -> Timing:
         )
     from course.measure.recorded import longest_recorded
 
-    value = least.milliseconds
-    return Timing(
-        value, value, value, 0, source="bound", name=name, device=roofs.gpu, bytes=least.bytes,
-        operations=least.operations, bound=least, recorded=longest_recorded(name),
-    )  # fmt: skip
+    return timing_of_bound(least, name, longest_recorded(name))
 
 
 def _trace(call: Configured, args: tuple[Any, ...]) -> Any:
@@ -416,7 +417,7 @@ def compiled_versions(call: Any) -> int | None:
     return None if overloads is None else len(overloads)
 
 
-def _roofs_here(gpu: str | Roofs | None) -> Roofs | None:
+def roofs_here(gpu: str | Roofs | None = None) -> Roofs | None:
     """The roofs to hold a figure against; a GPU that nobody listed has none until measured."""
     try:
         return roofs_of(gpu)

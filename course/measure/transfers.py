@@ -15,7 +15,7 @@ import numpy as np
 
 from course import backend
 from course.measure.roofline import Roofs, transfer_bound
-from course.measure.timing import Timing, sampled, timing_of
+from course.measure.timing import Timing, sampled, timing_of, timing_of_bound
 from warpsim.core.words import wrapped
 
 DIRECTIONS = ("in", "out")
@@ -112,15 +112,11 @@ def _bounds(count: int, gpu: str | Roofs | None) -> Transfers:
     from course.measure.recorded import recorded
 
     least = transfer_bound(count, gpu)
-    value = least.milliseconds
 
-    def of(kind: str, direction: str) -> Timing:
-        rows = recorded("transfers", kernel="transfer", variant=f"{kind} {direction}")
+    def of(name: str) -> Timing:
+        rows = recorded("transfers", kernel="transfer", variant=name)
         nearest = min(rows, key=lambda row: abs(math.log(row.bytes / count)), default=None)
-        return Timing(
-            value, value, value, 0, source="bound", name=f"{kind} {direction}",
-            device=least.roofs.gpu, bytes=count, bound=least, recorded=nearest,
-        )  # fmt: skip
+        return timing_of_bound(least, name, nearest)
 
-    ways: dict[str, Any] = {f"{k}_{d}": of(k, d) for k in KINDS for d in DIRECTIONS}
+    ways: dict[str, Any] = {f"{k}_{d}": of(f"{k} {d}") for k in KINDS for d in DIRECTIONS}
     return Transfers(count, **ways)
