@@ -20,7 +20,7 @@ from typing import Any
 from course import backend, installed, successor
 from course.colab import declared, outside
 from course.driver import Driver, read_driver
-from course.installed import CLONE, COLAB, WHEEL, installed_as
+from course.installed import CLONE, COLAB, WHEEL, Family, installed_as
 from warpsim.core.words import count
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
@@ -68,12 +68,9 @@ def probe_python(facts: Facts) -> Probe:
     text = f"{platform.python_version()} ({platform.python_implementation()})"
     if OLDEST_PYTHON <= version <= NEWEST_PYTHON:
         return Probe("Python", "ok", text)
-    return Probe(
-        "Python",
-        "warning",
-        f"{text} is outside of what the course is tested with, 3.11 to 3.13",
-        "Make a virtual environment with one of these: python3.12 -m venv .venv",
-    )
+    detail = f"{text} is outside of what the course is tested with, 3.11 to 3.13"
+    advice = "Make a virtual environment with one of these: python3.12 -m venv .venv"
+    return Probe("Python", "warning", detail, advice)
 
 
 def probe_course(facts: Facts) -> Probe:
@@ -96,9 +93,7 @@ def probe_platform(facts: Facts) -> Probe:
     elif "microsoft" in platform.release().lower():
         text += ", Windows Subsystem for Linux"
     if sys.platform == "darwin":
-        return Probe(
-            "platform", "ok", f"{text}; CUDA does not exist for macOS, lessons are simulated"
-        )
+        text += "; CUDA does not exist for macOS, lessons are simulated"
     return Probe("platform", "ok", text)
 
 
@@ -112,9 +107,8 @@ def probe_packages(facts: Facts) -> Probe:
     missing = [name for name in core if facts.version(name) is None]
     found = ", ".join(f"{n} {facts.version(n)}" for n in core if n not in missing)
     if missing:
-        return Probe(
-            "packages", "problem", f"{found}; missing: {', '.join(missing)}", pip(*missing)
-        )
+        detail = f"{found}; missing: {', '.join(missing)}"
+        return Probe("packages", "problem", detail, pip(*missing))
     return Probe("packages", "ok", found)
 
 
@@ -138,12 +132,9 @@ def probe_driver(facts: Facts) -> Probe:
             advice = "For a GPU: Runtime → Change runtime type → T4 GPU."
         return Probe("driver", "absent", f"no NVIDIA driver, {SAY_CUDA}", advice)
     if driver.version is None:
-        return Probe(
-            "driver",
-            "problem",
-            f"a driver library is there but does not answer: {driver.error}",
-            "Reinstall NVIDIA's driver, or remove the toolkit's stub from LD_LIBRARY_PATH.",
-        )
+        detail = f"a driver library is there but does not answer: {driver.error}"
+        advice = "Reinstall NVIDIA's driver, or remove the toolkit's stub from LD_LIBRARY_PATH."
+        return Probe("driver", "problem", detail, advice)
     text = f"runs CUDA up to {driver.version[0]}.{driver.version[1]}"
     release = _driver_release()
     return Probe("driver", "ok", f"{release}, {text}" if release else text)
@@ -241,23 +232,16 @@ def probe_numba_cuda(facts: Facts) -> Probe:
     if not facts.driver.devices:
         return Probe("numba-cuda", "absent", "not installed; it is needed only with a GPU")
     extra = installed.extra_for(facts.driver.version)
-    return Probe(
-        "numba-cuda",
-        "problem",
-        "not installed, so the GPU is not used",
-        pip(f"numba-cuda[{extra}]") if extra else installed.UPDATE_DRIVER,
-    )
+    advice = pip(f"numba-cuda[{extra}]") if extra else installed.UPDATE_DRIVER
+    return Probe("numba-cuda", "problem", "not installed, so the GPU is not used", advice)
 
 
 def _probe_successor(version: str | None) -> Probe:
     if version == successor.VERSION:
         return Probe(successor.DISTRIBUTION, "ok", f"{version} compiles here, not numba-cuda")
-    return Probe(
-        successor.DISTRIBUTION,
-        "problem",
-        f"{version or 'not installed'}; the course knows the faults of {successor.VERSION}",
-        pip(f"{successor.DISTRIBUTION}=={successor.VERSION}"),
-    )
+    detail = f"{version or 'not installed'}; the course knows the faults of {successor.VERSION}"
+    advice = pip(f"{successor.DISTRIBUTION}=={successor.VERSION}")
+    return Probe(successor.DISTRIBUTION, "problem", detail, advice)
 
 
 def probe_toolkit(facts: Facts) -> list[Probe]:
@@ -265,48 +249,33 @@ def probe_toolkit(facts: Facts) -> list[Probe]:
     families = installed.installed_families(facts.version)
     probes = []
     for family in families:
-        mixed = family.mismatch()
+        name, mixed = f"CUDA {family.major} wheels", family.mismatch()
         if mixed:
-            probes.append(
-                Probe(
-                    f"CUDA {family.major} wheels",
-                    "problem" if family.linker_is_older() and not backend.gpu() else "warning",
-                    mixed,
-                    pip(*family.one_release()),
-                )
-            )
+            fails = family.linker_is_older() and not backend.gpu()
+            advice = pip(*family.one_release())
+            probes.append(Probe(name, "problem" if fails else "warning", mixed, advice))
         else:
-            probes.append(Probe(f"CUDA {family.major} wheels", "ok", family.listing()))
-    driver = facts.driver.version
-    if driver is None or not families:
-        return probes
-    usable = [family for family in families if family.release <= driver]
-    newest = max(family.release for family in families)
-    runs = f"{driver[0]}.{driver[1]}"
-    if any(family.major <= driver[0] for family in families):
-        if not usable and backend.gpu() is None:
-            probes.append(
-                Probe(
-                    "driver and toolkit",
-                    "warning",
-                    f"the toolkit is {newest[0]}.{newest[1]}, the driver runs up to {runs}; "
-                    "kernels may fail with «Unsupported .version»",
-                    f"{installed.UPDATE_DRIVER} Or: {pip(*families[0].one_release(driver))}",
-                )
-            )
-        return probes
-    extra = installed.extra_for(driver)
-    other = f" Or take the older toolkit: {pip(f'numba-cuda[{extra}]')}" if extra else ""
-    probes.append(
-        Probe(
-            "driver and toolkit",
-            "problem",
-            f"the driver is too old for the toolkit: it runs CUDA up to {runs}, the toolkit is "
-            f"{newest[0]}.{newest[1]}",
-            installed.UPDATE_DRIVER + other,
-        )
-    )
+            probes.append(Probe(name, "ok", family.listing()))
+    if facts.driver.version is not None and families:
+        probes += _driver_and_toolkit(facts.driver.version, families)
     return probes
+
+
+def _driver_and_toolkit(driver: tuple[int, int], families: list[Family]) -> list[Probe]:
+    name, newest = "driver and toolkit", max(family.release for family in families)
+    runs, toolkit = f"{driver[0]}.{driver[1]}", f"{newest[0]}.{newest[1]}"
+    if all(family.major > driver[0] for family in families):
+        extra = installed.extra_for(driver)
+        other = f" Or take the older toolkit: {pip(f'numba-cuda[{extra}]')}" if extra else ""
+        detail = f"the driver is too old for the toolkit: it runs CUDA up to {runs}, "
+        detail += f"the toolkit is {toolkit}"
+        return [Probe(name, "problem", detail, installed.UPDATE_DRIVER + other)]
+    if all(family.release > driver for family in families) and backend.gpu() is None:
+        detail = f"the toolkit is {toolkit}, the driver runs up to {runs}; "
+        detail += "kernels may fail with «Unsupported .version»"
+        advice = f"{installed.UPDATE_DRIVER} Or: {pip(*families[0].one_release(driver))}"
+        return [Probe(name, "warning", detail, advice)]
+    return []
 
 
 def probe_old_device(facts: Facts) -> Probe | None:
@@ -318,14 +287,9 @@ def probe_old_device(facts: Facts) -> Probe | None:
     oldest = OLDEST_COMPUTE_CAPABILITY.get(max(f.major for f in families))
     if oldest is None or device.compute_capability >= oldest:
         return None
-    have = ".".join(map(str, device.compute_capability))
-    return Probe(
-        "GPU and toolkit",
-        "problem",
-        f"{device.name} has compute capability {have}; this toolkit compiles for "
-        f"{oldest[0]}.{oldest[1]} and later",
-        pip("numba-cuda[cu12]"),
-    )
+    have, least = (".".join(map(str, each)) for each in (device.compute_capability, oldest))
+    detail = f"{device.name} has compute capability {have}; this toolkit compiles for {least} "
+    return Probe("GPU and toolkit", "problem", f"{detail}and later", pip("numba-cuda[cu12]"))
 
 
 def probe_kernel(facts: Facts) -> Probe:
@@ -337,10 +301,8 @@ def probe_kernel(facts: Facts) -> Probe:
     if not facts.driver.devices:
         return Probe("kernels", "ok", device)
     reason = backend.why()
-    advice = _advice_for(reason)
-    return Probe(
-        "kernels", "problem", f"the GPU cannot be used: {reason}\ninstead {device}", advice
-    )
+    detail = f"the GPU cannot be used: {reason}\ninstead {device}"
+    return Probe("kernels", "problem", detail, _advice_for(reason))
 
 
 def _simulated_device() -> str:
@@ -378,10 +340,8 @@ def probe_compilers(facts: Facts) -> Probe:
     except Exception as error:  # they are here: whatever they say, the reader has to know
         advice = "Install NVIDIA's compilers again, all of one CUDA release."
         return Probe(name, "problem", f"they are here and fail. {backend.one_line(error)}", advice)
-    release = made.toolkit.partition(",")[0]
-    return Probe(
-        name, "ok", f"CUDA {release}; a test kernel compiled for sm_75: {made.registers} registers"
-    )
+    detail = f"CUDA {made.toolkit.partition(',')[0]}; a test kernel compiled for sm_75: "
+    return Probe(name, "ok", f"{detail}{made.registers} registers")
 
 
 def _increment(values: Any) -> None:
@@ -395,25 +355,18 @@ def probe_cupy(facts: Facts) -> Probe:
         return Probe("CuPy", "absent", "not installed; course.xp is NumPy")
     text = ", ".join(f"{name} {facts.version(name)}" for name in names)
     if len(names) > 1:
-        return Probe(
-            "CuPy",
-            "problem",
-            f"several packages of it are installed: {text}; they overwrite each other",
-            f"python -m pip uninstall -y {' '.join(names)}, then install one of them",
-        )
+        detail = f"several packages of it are installed: {text}; they overwrite each other"
+        advice = f"python -m pip uninstall -y {' '.join(names)}, then install one of them"
+        return Probe("CuPy", "problem", detail, advice)
     if backend.gpu() is None:
         return Probe("CuPy", "absent", f"{text}; not used without a usable GPU, xp is NumPy")
     module, reason = backend.array_module()
     if module.__name__ == "cupy":
         return Probe("CuPy", "ok", text)
     extra = installed.extra_for(facts.driver.version) or "cu12"
-    wanted = f"cupy-cuda{extra.removeprefix('cu')}x"
-    return Probe(
-        "CuPy",
-        "problem",
-        f"{text} does not work, xp is NumPy. {reason}",
-        f"python -m pip uninstall -y {names[0]} && {pip(wanted)}",
-    )
+    advice = f"python -m pip uninstall -y {names[0]} && "
+    advice += pip(f"cupy-cuda{extra.removeprefix('cu')}x")
+    return Probe("CuPy", "problem", f"{text} does not work, xp is NumPy. {reason}", advice)
 
 
 PROBES: tuple[Callable[[Facts], Probe | list[Probe] | None], ...] = (

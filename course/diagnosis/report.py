@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from course import backend
 from course.diagnosis.probes import PROBES, Facts, Probe
 from course.driver import Driver
-from warpsim.core.words import wrapped
+from warpsim.core.words import count, wrapped
 
 SYMBOLS = {"ok": "✓", "warning": "!", "problem": "✗", "absent": "○"}
 HELP = "Report versions, driver and GPUs: what works, what does not, what to do."  # `course doctor`
@@ -43,11 +43,8 @@ class Diagnosis:
             lines.append(f"{SYMBOLS[probe.status]} {probe.name}".ljust(INDENT) + detail)
             if probe.advice:
                 lines.append(wrapped(f"→ {probe.advice}", " " * INDENT))
-        number = len(self.problems)
-        if number:
-            lines.append(f"{number} problem{'s' if number > 1 else ''}: see the lines with ✗.")
-        else:
-            lines.append("No problems.")
+        found = f"{count(len(self.problems), 'problem')}: see the lines with ✗."
+        lines.append(found if self.problems else "No problems.")
         return "\n".join(line.rstrip() for line in lines)
 
     __repr__ = __str__
@@ -71,12 +68,9 @@ def doctor() -> Diagnosis:
             result = probe(facts)
         except Exception as error:  # each probe stands alone: the others still report
             name = probe.__name__.removeprefix("probe_").replace("_", " ")
-            result = Probe(
-                name,
-                "problem",
-                f"this look at the machine failed itself. {backend.one_line(error)}",
-                "The other lines still hold. Please report this one as a bug of the course.",
-            )
+            detail = f"this look at the machine failed itself. {backend.one_line(error)}"
+            advice = "The other lines still hold. Please report this one as a bug of the course."
+            result = Probe(name, "problem", detail, advice)
         if isinstance(result, Probe):
             probes.append(result)
         elif result:
