@@ -97,10 +97,9 @@ class Rule:
         None if it has another form. Words of `question` may stand behind a number; what is written
         in another unit is converted to `unit`, or to the one that the question names.
         """
-        if self.choices:
-            parts = guess if isinstance(guess, tuple) else (guess,)
-            return chosen(" x ".join(_word(part) for part in parts), self.choices)
         parts = guess if isinstance(guess, tuple) else (guess,)
+        if self.choices:
+            return chosen(" x ".join(_word(part) for part in parts), self.choices)
         if self.numbers > 1 and isinstance(guess, str):
             each = (re.split(rf"\s*(?:{s})\s*", guess.strip(" ()[]")) for s in _SEPARATORS)
             readings = [tuple(self._number(p, question, unit) for p in parts) for parts in each]

@@ -292,9 +292,8 @@ def _judge_costs(exercise: KernelExercise, reports: list[Any]) -> None:
     for number, report in enumerate(reports):
         with named_case(exercise, number):
             for finding in report.findings:
-                if finding.kind not in exercise.refused:
-                    continue
-                if finding.kind in SHAPE_COSTS and number not in measured:
+                elsewhere = finding.kind in SHAPE_COSTS and number not in measured
+                if finding.kind not in exercise.refused or elsewhere:
                     continue
                 failure = from_finding(finding, tuple(report.findings))
                 but = "" if finding.kind == "same-value-race" else "; the cost is not"
@@ -329,12 +328,7 @@ def _judge_counts(exercise: KernelExercise, number: int, report: Any, *, few: bo
 def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: Any) -> None:
     total = report.total(limit.space, limit.operation)
     first_result = (exercise.outputs + exercise.updated)[0]
-    base = {
-        "request": total.requests,
-        "element": _size(exercise, number),
-        "launch": 1,
-        "thread": 1,
-    }[limit.per]
+    base = {"request": total.requests, "element": _size(exercise, number)}.get(limit.per, 1)
     figure = getattr(total, limit.figure) / base if base else 0.0
     if limit.per == "thread":
         figure = int(report.by_thread((limit.space, limit.operation)).max())

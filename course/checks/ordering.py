@@ -23,7 +23,7 @@ BARRIER = "cuda.syncthreads()"
 
 def as_given(statements: Iterable[str]) -> list[str]:
     """Statements in the order in which a student's cell gives them: that of their letters."""
-    return sorted(map(_normal, statements))
+    return sorted(ast.unparse(ast.parse(text)) for text in statements)
 
 
 def look_at(exercise: Exercise, answer: Any) -> None:
@@ -173,10 +173,6 @@ def _array(code: str) -> str:
 
 def _names(node: ast.stmt) -> set[str]:
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-
-
-def _normal(text: str) -> str:
-    return ast.unparse(ast.parse(text))
 
 
 def _shape(text: str) -> str:

@@ -403,7 +403,9 @@ def _all_differences(exercise: Exercise, source: Source) -> list[Edit]:
             for a, b in zip_longest(old, new) if tag in ("replace", "delete") else ():
                 if b is None:
                     edits[a] = _without(a)
-                elif a is None or (type(a) is not type(b) and (_has_body(a) or _has_body(b))):
+                elif a is None:
+                    return []
+                elif type(a) is not type(b) and (hasattr(a, "body") or hasattr(b, "body")):
                     return []
                 else:
                     heads = zip(_heads(a), _heads(b), strict=True)
@@ -434,10 +436,6 @@ def _heads(statement: ast.stmt) -> list[ast.AST]:
     return [statement.target, statement.iter] if isinstance(statement, ast.For) else [statement]
 
 
-def _has_body(statement: ast.stmt) -> bool:
-    return hasattr(statement, "body")
-
-
 def _head(statement: ast.stmt) -> ast.AST:
     heads = _heads(statement)
     return heads[0] if len(heads) == 1 else ast.Tuple(heads, ast.Load())
@@ -464,12 +462,11 @@ def _described(source: Source, change: Edit) -> tuple[str, str, str, str]:
     node, new = change
     whole = next(f for f in source.of.tree.body if f.lineno <= node.lineno <= f.end_lineno)
     beside = "" if whole is source.of.whole else f" of `{whole.name}`"
-    statement = _statement(source.of, node)
-    if moved := _moved(node, new):
-        statement = moved
+    moved = _moved(node, new)
+    statement = moved or _statement(source.of, node)
     where = f"Line {statement.lineno - whole.lineno + 1}{beside}"
     old = source.text.split("\n")[statement.lineno - 1].strip()
-    if statement.end_lineno > statement.lineno and not _has_body(statement):
+    if statement.end_lineno > statement.lineno and not hasattr(statement, "body"):
         old = unparse(statement)
     if moved:
         return where, old, "", f"Indented as line {node.lineno - whole.lineno + 1}"

@@ -208,7 +208,15 @@ def resized_to(levels: np.ndarray, size: tuple[int, int] | None, fit: str) -> np
     if levels.dtype == np.uint8:
         levels = levels.astype(np.float32)
         levels /= 255
-    return levels if size is None else _resized(levels, size, fit)
+    if size is None:
+        return levels
+    rows, columns = size
+    image = Image.fromarray(np.ascontiguousarray(levels, dtype=np.float32))
+    if fit == "crop":
+        image = ImageOps.fit(image, (columns, rows), Image.Resampling.LANCZOS)
+    elif levels.shape != size:
+        image = image.resize((columns, rows), Image.Resampling.LANCZOS)
+    return np.clip(np.asarray(image, dtype=np.float32), 0, 1)
 
 
 class _Quiet:
@@ -352,13 +360,3 @@ def _of_png(image: Image.Image, file: BinaryIO, background: float) -> np.ndarray
     levels = grey_levels(colours, white, alpha, background=background)
     oriented = any(where in content for where in ORIENTATIONS)  # else Pillow decodes it, to look
     return upright(levels, _orientation(image) if oriented else 1)
-
-
-def _resized(grey: np.ndarray, size: tuple[int, int], fit: str) -> np.ndarray:
-    rows, columns = size
-    image = Image.fromarray(np.ascontiguousarray(grey, dtype=np.float32))
-    if fit == "crop":
-        image = ImageOps.fit(image, (columns, rows), Image.Resampling.LANCZOS)
-    elif grey.shape != size:
-        image = image.resize((columns, rows), Image.Resampling.LANCZOS)
-    return np.clip(np.asarray(image, dtype=np.float32), 0, 1)

@@ -13,7 +13,6 @@ import functools
 import math
 import os
 import platform
-import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from types import MappingProxyType
 
 from course import __version__, backend
 from course.files import data_path, table_parts, table_text, write_whole
-from course.measure.roofline import Roofs, article, time_text
+from course.measure.roofline import Roofs, article, plain_name, time_text
 
 COLUMNS = (
     "kernel", "variant", "shape", "dtype", "metric", "unit", "median", "q1", "q3", "n", "bytes",
@@ -163,8 +162,7 @@ def _rate(time: Figure | None) -> str:
 
 def gpu_slug(gpu: str) -> str:
     """A GPU's name in a file's: "NVIDIA H200" -> "h200", "NVIDIA GeForce RTX 4090" -> "rtx4090"."""
-    words = re.sub(r"[^a-z0-9]+", " ", gpu.lower()).split()
-    return "".join(word for word in words if word not in ("nvidia", "geforce", "tesla")) or "gpu"
+    return plain_name(gpu).replace(" ", "") or "gpu"
 
 
 def file_name(gpu: str, subject: str) -> str:

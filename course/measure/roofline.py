@@ -170,7 +170,8 @@ def time_text(milliseconds: float) -> str:
 
 
 # ---------------------------------------------------------------------- known GPUs
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A GPU's name as it is compared: in lower case, without the maker and the family."""
     words = re.sub(r"[^a-z0-9]+", " ", str(name).lower()).split()
     return " ".join(word for word in words if word not in ("nvidia", "geforce", "tesla"))
 
@@ -190,7 +191,7 @@ def _table() -> tuple[dict[str, Roofs], dict[str, str]]:
             multiprocessors=int(row["multiprocessors"]),
         )
         for name in (row["name"], *filter(None, row["aliases"].split(";"))):
-            names[_plain(name)] = row["name"]
+            names[plain_name(name)] = row["name"]
     return known, names
 
 
@@ -203,7 +204,7 @@ def known_gpu(name: str) -> Roofs:
         When the table does not have it; a similar name is another GPU with other figures.
     """
     known, names = _table()
-    plain = _plain(name)
+    plain = plain_name(name)
     if plain in names:
         return known[names[plain]]
     close = difflib.get_close_matches(plain, names, n=1, cutoff=0.7)
