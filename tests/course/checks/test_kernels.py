@@ -1,10 +1,11 @@
 """Typical wrong kernels get the verdict that helps; right ones pass."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
-from numba import float32, int32, njit
+from numba import float32, njit
 
 from course.checks import check, exercises, kernels, simulating
 from course.checks.exercises import Case, Counted, KernelExercise, Limit
@@ -222,33 +223,20 @@ def test_a_layout_is_matched_before_any_case():
 
 def test_missing_guard_is_out_of_bounds_with_thread_and_index():
     verdict = verdict_of(SQUARES, ("if i < x.size:\n        ", ""))
-    failed(
-        verdict,
-        "out-of-bounds",
-        "Thread (107, 0, 0) of block (7, 0, 0)",
-        "x[1003]",
-        "1,003 elements",
-        "Compare i with x.size first.",
-    )
-    assert verdict.findings
+    says = "Thread (107, 0, 0) of block (7, 0, 0)", "x[1003]", "1,003 elements"
+    failed(verdict, "out-of-bounds", *says, "Compare i with x.size first.")
     assert verdict.findings[0].kind == "out-of-bounds"
 
 
 def test_adding_to_an_integer_output_is_an_uninitialised_read(monkeypatch):
     exercise = of_one_case(
-        "integers",
-        lambda x: 2 * x,
-        lambda rng: {"out": np.empty(10, np.int32), "x": rng.integers(0, 9, 10).astype(np.int32)},
+        "sample-square",
+        lambda x: x * x,
+        lambda rng: {"out": np.empty(10, np.int32), "x": np.arange(9, -1, -1, np.int32)},
     )
-    monkeypatch.setitem(exercises._exercises, "integers", exercise)
-
-    @cuda.jit
-    def twice(out, x):
-        i = cuda.grid(1)
-        if i < x.size:
-            out[i] += 2 * x[i]
-
-    failed(check("integers", twice), "uninitialised-read", "out[0]", "9 of 10 elements")
+    monkeypatch.setitem(exercises._exercises, "sample-square", exercise)
+    verdict = verdict_of(SQUARES, ("] =", "] +="))
+    failed(verdict, "uninitialised-read", "out[0]", "the first 9 of 10")  # the last is 0
 
 
 @pytest.mark.parametrize("hint", ["out holds nothing yet.", "Fill every place of the tile."])
@@ -264,23 +252,14 @@ def test_a_hint_to_what_is_read_unset_is_told_where_it_is_of_that_array(monkeypa
 
 def test_right_nan_in_an_output_passes(monkeypatch):
     exercise = of_one_case(
-        "root",
-        lambda x: np.where(x < 0, np.nan, x),
-        lambda rng: {
-            "out": np.empty(10, np.float32),
-            "x": rng.standard_normal(10, dtype=np.float32),
-        },
+        "sample-square",
+        lambda x: np.where(x == 0, np.nan, 1),
+        lambda rng: {"out": np.empty(10, np.float32), "x": np.arange(-5, 5, 1, np.float32)},
     )
-    monkeypatch.setitem(exercises._exercises, "root", exercise)
-
-    @cuda.jit
-    def keep(out, x):
-        i = cuda.grid(1)
-        if i < x.size:
-            out[i] = x[i] if x[i] >= 0 else float32(np.nan)
-
-    verdict = check("root", keep)
+    monkeypatch.setitem(exercises._exercises, "sample-square", exercise)
+    verdict = verdict_of(SQUARES, ("x[i] * x[i]", "x[i] / x[i]"))
     assert verdict.status == "passed", verdict
+    failed(verdict_of(SQUARES, ("x[i] * x[i]", "float32(1)")), "wrong-result", "right is nan")
 
 
 def test_float64_that_a_function_is_handed_is_shown_where_it_came_in():
@@ -299,16 +278,10 @@ def test_float64_that_a_function_is_handed_is_shown_where_it_came_in():
 
 
 def test_a_thread_that_costs_is_named():
-    @cuda.jit
-    def square(out, x):
-        i = cuda.grid(1)
-        shared = cuda.shared.array(1, int32)
-        shared[0] = 1
-        if i < out.size:
-            out[i] = x[i] * x[i]
-
-    with pytest.raises(Failure, match=r"Thread \(\d+, 0, 0\) of block .* writes"):
-        kernels.judge_kernel(SQUARE, square)
+    sets = "    shared = cuda.shared.array(1, float32)\n    shared[0] = 1\n    if"
+    verdict = verdict_of(SQUARES, ("    if", sets))
+    failed(verdict, "same-value-race")
+    assert re.search(r"Thread \(\d+, 0, 0\) of block .* writes", verdict.message)
 
 
 NO_GUARDS = {
@@ -325,12 +298,8 @@ SAME_VALUE = {
 
 @pytest.mark.parametrize("guard", NO_GUARDS)
 def test_several_threads_that_store_the_same_are_refused_unless_it_is_meant(guard, monkeypatch):
-    failed(
-        verdict_of(SQUARES, *NO_GUARDS[guard]),
-        "same-value-race",
-        "right. Thread",
-        SAME_VALUE[guard],
-    )
+    verdict = verdict_of(SQUARES, *NO_GUARDS[guard])
+    failed(verdict, "same-value-race", "right. Thread", SAME_VALUE[guard])
     meant = dataclasses.replace(SQUARE, same_value="meant")
     monkeypatch.setitem(exercises._exercises, "sample-square", meant)
     assert verdict_of(SQUARES, *NO_GUARDS[guard])
@@ -341,26 +310,15 @@ def test_same_value_is_meant_or_nothing():
         dataclasses.replace(SQUARE, same_value="yes")
 
 
-def test_stub_is_not_started():
-    @cuda.jit
-    def square(out, x):
-        i = cuda.grid(1)  # noqa: F841
-        # your code here
-        pass  # noqa: PIE790
+#: As a lesson gives it, and as nbgrader does.
+STUBS = "i = cuda.grid(1)\n    # your code here\n    pass", "raise NotImplementedError()"
 
-    verdict = check("sample-square", square)
-    assert verdict.status == "not started"
-    assert verdict.kind == "not-started"
-    assert not verdict
+
+@pytest.mark.parametrize("stub", STUBS)
+def test_a_stub_is_not_started(stub):
+    verdict = verdict_of(f"def square(out, x):\n    {stub}\n")
+    assert (verdict.status, verdict.kind) == ("not started", "not-started") and not verdict
     assert str(verdict).startswith("○ sample-square: not started")
-
-
-def test_the_stub_that_nbgrader_makes_is_not_started():
-    @cuda.jit
-    def square(out, x):
-        raise NotImplementedError()
-
-    assert check("sample-square", square).status == "not started"
 
 
 def test_name_error_is_one_sentence_with_the_line():
@@ -505,13 +463,8 @@ def test_misaligned_accesses_are_an_error_of_their_own():
             a, b, c, d = load4(x, i)
             store4(out, i, (a * a, b * b, c * c, d * d))
 
-    failed(
-        check("sample-square", square),
-        "misaligned",
-        "no multiple of 16",
-        "let the last index be a multiple of 4",
-        "take one element at a time",
-    )
+    cure = "let the last index be a multiple of 4", "take one element at a time"
+    failed(check("sample-square", square), "misaligned", "no multiple of 16", *cure)
 
 
 def test_every_error_of_the_simulator_has_its_turn():

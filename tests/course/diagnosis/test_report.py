@@ -69,15 +69,8 @@ def test_versions_of_the_core_packages_are_listed():
 
 
 def test_working_gpu_has_no_problem(monkeypatch):
-    set_machine(
-        monkeypatch,
-        with_gpu(),
-        gpu="Tesla T4",
-        numba_cuda="0.30.4",
-        nvidia_cuda_nvrtc="13.0.88",
-        nvidia_nvvm="13.0.88",
-        nvidia_nvjitlink="13.0.88",
-    )
+    wheels = {"nvidia_cuda_nvrtc": "13.0.88", **NEW}
+    set_machine(monkeypatch, with_gpu(), gpu="Tesla T4", **NUMBA, **wheels)
     report = doctor()
     assert report.problems == (), report
     assert "runs CUDA up to 13.0" in report["driver"].detail
@@ -189,12 +182,8 @@ def test_versions_outside_the_declared_ranges_are_a_problem_those_of_extras_too(
     probe = doctor()["versions"]
     assert probe.status == "problem"
     named = [part.split(",")[0] for part in probe.detail.split("; ")]
-    assert sorted(named) == [
-        "numba 0.60.0",
-        "numba-cuda 0.11.0",
-        "numpy 2.0.2",
-        "torch 2.6.0+cu124",
-    ]
+    wrong = ["numba 0.60.0", "numba-cuda 0.11.0", "numpy 2.0.2", "torch 2.6.0+cu124"]
+    assert sorted(named) == wrong
     for text in ("numba>=0.61.2", ">=2.1", "numba-cuda<=0.30.4,>=0.22.2", "torch>=2.7"):
         assert probe.advice.count(f'{text}"') == 1
 
@@ -242,11 +231,16 @@ def test_compilers_that_work_are_named_with_their_release(monkeypatch):
     assert probe.advice == ""
 
 
-def test_without_compilers_the_doctor_says_what_to_install_and_sees_no_problem(monkeypatch):
+@pytest.fixture
+def no_compilers(monkeypatch):
     def nowhere():
         raise toolchain._missing("NVRTC is not here")
 
     monkeypatch.setattr(toolchain, "require", nowhere)
+
+
+@pytest.mark.usefixtures("no_compilers")
+def test_without_compilers_the_doctor_says_what_to_install_and_sees_no_problem(monkeypatch):
     report = doctor()
     assert report.problems == ()
     probe = report["compilers"]
@@ -267,22 +261,16 @@ def test_the_doctor_says_how_the_course_came_and_how_more_of_it_comes(monkeypatc
     monkeypatch.setattr(installed, "_ROOT", Path("/nowhere"))
     probe = doctor()["course"]
     assert probe.detail.endswith("installed by pip") and "course lessons FOLDER" in probe.advice
-    assert (
-        installed.install_command("cluster") == 'python -m pip install "dask[distributed]>=2025.1"'
-    )
+    wheels = 'python -m pip install "dask[distributed]>=2025.1"'
+    assert installed.install_command("cluster") == wheels
     monkeypatch.setitem(sys.modules, "google.colab", None)
     probe = doctor()["course"]
     assert "first cell" in probe.detail and probe.advice == ""
-    assert (
-        installed.install_command("cluster") == 'python -m pip install "dask[distributed]>=2025.1"'
-    )
+    assert installed.install_command("cluster") == wheels
 
 
+@pytest.mark.usefixtures("no_compilers")
 def test_a_mac_is_told_that_it_cannot_have_the_compilers(monkeypatch):
-    def nowhere():
-        raise toolchain._missing("NVRTC is not here")
-
-    monkeypatch.setattr(toolchain, "require", nowhere)
     monkeypatch.setattr(toolchain.sys, "platform", "darwin")
     probe = doctor()["compilers"]
     assert "do not exist for macOS" in probe.detail
