@@ -21,6 +21,14 @@ from warpsim import cuda
 # --- functions
 
 
+def of_one_case(name, arguments, reference=None, **options):
+    """An exercise that is checked with one set of arguments, drawn by its name."""
+    cases = [Case("one", arguments)]
+    return FunctionExercise(
+        name=name, lesson=99, title="", reference=reference, cases=cases, **options
+    )
+
+
 MEAN = "mse = np.mean((a - b) ** 2)\n"
 
 
@@ -79,15 +87,8 @@ def test_wrong_functions_are_told(answer, kind, words):
     ],
 )
 def test_a_ufunc_for_the_gpu_is_made_for_the_gpu(answer, words, monkeypatch):
-    cases = [Case("7 numbers", lambda rng: {"x": np.ones(7, np.float32)})]
-    exercise = FunctionExercise(
-        name="doubled",
-        lesson=99,
-        title="",
-        cases=cases,
-        reference=lambda x: x + x,
-        runs="gpu-ufunc",
-    )
+    ones = lambda rng: {"x": np.ones(7, np.float32)}  # noqa: E731
+    exercise = of_one_case("doubled", ones, lambda x: x + x, runs="gpu-ufunc")
     monkeypatch.setitem(exercises._exercises, "doubled", exercise)
     failed(check("doubled", answer), "not-a-function", words)
     assert check("doubled", cuda.vectorize(["float32(float32)"])(lambda x: x + x))
@@ -97,45 +98,30 @@ def test_a_ufunc_for_the_gpu_is_made_for_the_gpu(answer, words, monkeypatch):
 
 def halved(kind):
     """An exercise whose arguments are of a type; the right answer is half of them."""
-    cases = [Case("33 numbers", lambda rng: {"x": rng.standard_normal(33).astype(kind)})]
-    return FunctionExercise(
-        name=f"halved {np.dtype(kind)}", lesson=99, title="Half", reference=lambda x: x / 2,
-        cases=cases,
-    )  # fmt: skip
+    name = f"halved {np.dtype(kind)}"
+    return of_one_case(
+        name, lambda rng: {"x": rng.standard_normal(33).astype(kind)}, lambda x: x / 2
+    )
 
 
-def test_an_answer_in_float16_is_enough_only_where_float16_is_given():
+@pytest.mark.parametrize(
+    ("returned", "given"),
+    [(np.float16, np.float32), (np.float16, np.float64), (np.float32, np.float64)],
+)
+def test_an_answers_own_type_is_enough_where_it_is_given_and_widens_no_tolerance(returned, given):
     def half(x):
-        return (x.astype(np.float16) / np.float16(2)).astype(np.float16)
-
-    for kind, status in ((np.float16, "passed"), (np.float32, "failed")):
-        exercise = halved(kind)
-        try:
-            functions.judge_function(exercise, half)
-        except Failure as failure:
-            assert status == "failed" and failure.kind == "wrong-result"
-        else:
-            assert status == "passed"
-
-
-@pytest.mark.parametrize("returned", [np.float16, np.float32])
-def test_an_answers_own_type_widens_no_tolerance(returned):
-    def half(x):
-        return (x / 2).astype(returned)
+        return (x.astype(returned) / returned(2)).astype(returned)
 
     functions.judge_function(halved(returned), half)
     with pytest.raises(Failure) as told:
-        functions.judge_function(halved(np.float64), half)
+        functions.judge_function(halved(given), half)
     assert told.value.kind == "wrong-result"
 
 
 def test_pythons_own_numbers_are_held_to_the_type_that_was_given():
     def rooted(kind):
-        cases = [Case("33 numbers", lambda rng: {"x": rng.random(33).astype(kind)})]
-        return FunctionExercise(
-            name="roots", lesson=99, title="Roots", cases=cases,
-            reference=lambda x: np.sqrt(x.astype(np.float64)),
-        )  # fmt: skip
+        exact = lambda x: np.sqrt(x.astype(np.float64))  # noqa: E731
+        return of_one_case("roots", lambda rng: {"x": rng.random(33).astype(kind)}, exact)
 
     def root(x):
         return np.sqrt(x.astype(np.float32)).tolist()
@@ -170,14 +156,8 @@ def test_an_input_rounded_in_place_is_shown_with_the_digits_that_differ():
 
 
 def test_wrong_dtype_and_wrong_shape_are_told(monkeypatch):
-    exercise = FunctionExercise(
-        name="widen",
-        lesson=99,
-        title="",
-        reference=lambda a: a.T,
-        cases=[Case("3 x 5", lambda rng: {"a": rng.random((3, 5), dtype=np.float32)})],
-        dtype=np.float32,
-    )
+    drawn = lambda rng: {"a": rng.random((3, 5), dtype=np.float32)}  # noqa: E731
+    exercise = of_one_case("widen", drawn, lambda a: a.T, dtype=np.float32)
     monkeypatch.setitem(exercises._exercises, "widen", exercise)
     assert check("widen", lambda a: a.T).status == "passed"
     failed(check("widen", lambda a: a.T.astype(np.float64)), "wrong-dtype", "float64", "float32")
@@ -205,29 +185,30 @@ def test_launch_covers_takes_any_right_configuration_and_explains_wrong_ones():
     assert "two things" in say(5)
 
 
-def one_number(**more):
-    cases = [Case("1 and 2", lambda rng: {"a": 1.0, "b": 2.0})]
-    return FunctionExercise(name="sum", lesson=99, title="", cases=cases, **more)
+@pytest.fixture
+def of_a_sum(monkeypatch):
+    exercise = of_one_case("sum", lambda rng: {"a": 1.0, "b": 2.0}, lambda a, b: a + b)
+    monkeypatch.setitem(exercises._exercises, "sum", exercise)
+    return exercise
 
 
-def test_answers_that_are_no_numbers_get_a_verdict(monkeypatch):
-    monkeypatch.setitem(exercises._exercises, "sum", one_number(reference=lambda a, b: a + b))
+@pytest.mark.usefixtures("of_a_sum")
+def test_answers_that_are_no_numbers_get_a_verdict():
     for odd in ((1.0, np.array([1, 2])), [[1, 2], [3]], "many"):
         failed(check("sum", lambda a, b, odd=odd: odd), "wrong-result", "not numbers")
 
 
-def test_a_judge_that_trips_over_an_odd_answer_does_not_end_the_lesson(monkeypatch):
+def test_a_judge_that_trips_over_an_odd_answer_does_not_end_the_lesson(monkeypatch, of_a_sum):
     judge = lambda result, a, b: None if np.asarray(result) == a + b else "Wrong."  # noqa: E731
-    monkeypatch.setitem(exercises._exercises, "sum", one_number(judge=judge))
+    judged = dataclasses.replace(of_a_sum, reference=None, judge=judge)
+    monkeypatch.setitem(exercises._exercises, "sum", judged)
     failed(check("sum", lambda a, b: [[1, 2], [3]]), "wrong-result", "cannot be judged")
 
 
 def test_an_answer_that_empties_a_list_is_told_and_spoils_no_case(monkeypatch):
     given = {"waits": {"barrier": [3, 4], "selected": [1]}}
-    exercise = FunctionExercise(
-        name="longest", lesson=99, title="", cases=[Case("two", lambda rng: {"clocks": given})],
-        reference=lambda clocks: max(map(sum, clocks["waits"].values())),
-    )  # fmt: skip
+    right = lambda clocks: max(map(sum, clocks["waits"].values()))  # noqa: E731
+    exercise = of_one_case("longest", lambda rng: {"clocks": given}, right)
     monkeypatch.setitem(exercises._exercises, "longest", exercise)
 
     def longest(clocks):
@@ -235,14 +216,13 @@ def test_an_answer_that_empties_a_list_is_told_and_spoils_no_case(monkeypatch):
         return 7
 
     failed(check("longest", longest), "input-modified", "belongs to the caller", "a new dictionary")
-    assert (
-        check("longest", lambda clocks: max(map(sum, clocks["waits"].values()))).status == "passed"
-    )
+    verdict = check("longest", lambda clocks: max(map(sum, clocks["waits"].values())))
+    assert verdict.status == "passed"
 
 
+@pytest.mark.usefixtures("of_a_sum")
 def test_a_function_that_never_ends_is_told(monkeypatch):
     monkeypatch.setattr(functions, "MOST_SECONDS", 0.05)
-    monkeypatch.setitem(exercises._exercises, "sum", one_number(reference=lambda a, b: a + b))
 
     def count_up(a, b):
         total = a
@@ -254,9 +234,8 @@ def test_a_function_that_never_ends_is_told(monkeypatch):
     failed(verdict, "endless-loop", "had not ended after 0.05 s", "come to an end")
 
 
-def test_an_answer_that_quits_ends_nothing_else(monkeypatch):
-    monkeypatch.setitem(exercises._exercises, "sum", one_number(reference=lambda a, b: a + b))
-
+@pytest.mark.usefixtures("of_a_sum")
+def test_an_answer_that_quits_ends_nothing_else():
     def leave(a, b):
         raise SystemExit("done")
 
@@ -265,10 +244,7 @@ def test_an_answer_that_quits_ends_nothing_else(monkeypatch):
 
 @pytest.mark.parametrize("number", [Fraction, Decimal])
 def test_exact_numbers_are_numbers(number):
-    cases = [Case("an eighth", lambda rng: {"n": 8})]
-    exercise = FunctionExercise(
-        name="part", lesson=99, title="", cases=cases, reference=lambda n: 1 / n
-    )
+    exercise = of_one_case("part", lambda rng: {"n": 8}, lambda n: 1 / n)
     functions.judge_function(exercise, lambda n: number(1) / number(n))
     with pytest.raises(Failure, match=r"result is 0.25, right is 0.125\."):
         functions.judge_function(exercise, lambda n: 2 * number(1) / number(n))

@@ -64,17 +64,12 @@ def test_gpus_that_can_be_simulated_are_in_the_table_with_their_multiprocessors(
 @pytest.mark.parametrize(
     ("called", "name"),
     [
-        ("NVIDIA H200", "H200"),
-        ("Tesla T4", "Tesla T4"),
-        ("t4", "Tesla T4"),
-        ("NVIDIA A100-SXM4-40GB", "A100 40GB SXM"),
-        ("NVIDIA A100-SXM4-80GB", "A100 80GB SXM"),
-        ("NVIDIA A100 80GB PCIe", "A100 80GB PCIe"),
-        ("NVIDIA H100 80GB HBM3", "H100 SXM"),
-        ("NVIDIA H100 PCIe", "H100 PCIe"),
-        ("NVIDIA GeForce RTX 4070", "RTX 4070"),
+        ("NVIDIA H200", "H200"), ("Tesla T4", "Tesla T4"), ("t4", "Tesla T4"),
+        ("NVIDIA A100-SXM4-40GB", "A100 40GB SXM"), ("NVIDIA A100-SXM4-80GB", "A100 80GB SXM"),
+        ("NVIDIA A100 80GB PCIe", "A100 80GB PCIe"), ("NVIDIA H100 80GB HBM3", "H100 SXM"),
+        ("NVIDIA H100 PCIe", "H100 PCIe"), ("NVIDIA GeForce RTX 4070", "RTX 4070"),
     ],
-)
+)  # fmt: skip
 def test_gpus_are_found_by_the_names_that_drivers_give(called, name):
     assert known_gpu(called).gpu == name
 

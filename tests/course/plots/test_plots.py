@@ -89,21 +89,17 @@ def test_wide_and_tall_images_fit():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("images", "more", "message"),
     [
-        (([],), "one or more matrices"),
-        (([np.ones(3)],), "one or more matrices"),
-        (([np.ones((2, 2))], ["a", "b"]), "2 titles for 1 images"),
+        ([], {}, "one or more matrices"),
+        ([np.ones(3)], {}, "one or more matrices"),
+        ([np.ones((2, 2))], {"titles": ["a", "b"]}, "2 titles for 1 images"),
+        ([np.ones((2, 2))] * 2, {"columns": 1, "row_names": ["a"]}, "1 row names for 2 rows"),
     ],
 )
-def test_grid_refuses_what_does_not_fit(arguments, message):
+def test_grid_refuses_what_does_not_fit(images, more, message):
     with pytest.raises(ValueError, match=message):
-        plots.image_grid(*arguments)
-
-
-def test_grid_refuses_too_few_row_names():
-    with pytest.raises(ValueError, match="1 row names for 2 rows"):
-        plots.image_grid([np.ones((2, 2))] * 2, columns=1, row_names=["a"])
+        plots.image_grid(images, **more)
 
 
 def test_curves_hold_the_values_given():
@@ -202,11 +198,7 @@ def test_a_picture_is_a_card_with_round_corners_on_a_dark_page(draw):
 
 
 def test_many_words_in_a_row_are_listed():
-    assert (
-        style.listed(["a"]) == "a"
-        and style.listed("ab") == "a and b"
-        and style.listed("abc") == "a, b and c"
-    )
+    assert [*map(style.listed, ("a", "ab", "abc"))] == ["a", "a and b", "a, b and c"]
     assert style.listed("abcdef", most=4) == "a, b, c and 3 more"
     assert style.listed(["two\nlines"]) == "two lines" and style.listed([]) == "nothing"
     assert style.listed(["a, 1", "b, 2"]) == "a, 1; b, 2"
