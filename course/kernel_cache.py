@@ -431,9 +431,6 @@ def shortcuts() -> Iterator[None]:
             for (owner, name), old in zip(places, before, strict=True):
                 setattr(owner, name, old)
             if collects:
-                if not gc.get_freeze_count():
-                    gc.freeze()  # all are old then, and not looked through at once
-                    gc.unfreeze()
                 gc.enable()
 
 
