@@ -47,6 +47,7 @@ from warpsim.ptx import (
     stmatrix4,
     store4,
     tma_load,
+    tma_prefetch,
     unpack,
     wgmma_nt_deep,
     wgmma_rn,
@@ -154,6 +155,9 @@ def warpgroups(element: str, config: Config) -> Callable:
         t = int32(cuda.threadIdx.x)
         group, warp, lane = int32(t >> 7), int32(t >> 5 & 3), int32(t & 31)
         if t == 0:
+            tma_prefetch(q)
+            tma_prefetch(k)
+            tma_prefetch(v)
             for s in range(STAGES):
                 mbarrier_init(full, int32(s), int32(1))
                 mbarrier_init(filled, int32(s), int32(1))
@@ -167,12 +171,12 @@ def warpgroups(element: str, config: Config) -> Callable:
                 for n in range(t, (KEYS - HELD) * WIDE, THREADS):
                     tiles[int32((s * KEYS + HELD) * WIDE + n)] = ELEMENT(ZERO)
             fence_async()
-        cuda.syncthreads()
-        grid_dependency_wait()
         steps = int32(1) if HELD else quotient(int32(tokens + (KEYS - 1)), int32(KEYS))
         mine, grid = int32(cuda.blockIdx.x), int32(cuda.gridDim.x)
         count = quotient(int32(items - mine + grid - 1), grid)  # items of this block
         all_steps, begun = int32(0), int32(0)  # steps of the block; those whose copies have begun
+        cuda.syncthreads()
+        grid_dependency_wait()
         if PINGPONG and group == GROUPS:
             setmaxnreg_dec(24)
             while t == 128 * GROUPS and begun < count * steps:
