@@ -32,7 +32,7 @@ from course.kernels.arrays import Array, holds, in_order
 from course.kernels.attention import SIZES
 from course.kernels.gemm import gemv, normed, unfused_epilogue
 from course.kernels.gemm.half import gemm
-from course.kernels.steps import Launch, hopper_refusal
+from course.kernels.steps import Launch, ceil_div, hopper_refusal
 from course_models import is_whole
 from course_models.patches import LADDER, PatchEmbedding, checked_images
 from course_models.vit.buffers import Arena, from_pool, lifetimes, packed
@@ -269,7 +269,8 @@ class ViT:
                 return [normed.counting(*given, self.flags.product)]
             if deep:
                 given = *self._there[f"{layer}, normed"], views[out], views[f"{x}.sums"], deep
-                how = EPSILON, activation, self.flags.product
+                blocks = self.shape.heads * ceil_div(len(views[x]), 64)  # about, of attention
+                how = EPSILON, activation, self.flags.product, blocks * layer.endswith("qkv")
                 return [normed.normed(views[x], *given, *how)]
             if few and gemv.takes(views[x], weight, views[out]):
                 return gemv.launches(views[x], weight, added, views[out])

@@ -28,8 +28,12 @@ def pitch(columns: int) -> int:
     return 4 * ceil_div(columns, 64)
 
 
-def _tile(sizes: tuple[int, int, int], added: bool, method: str) -> tuple[GemmConfig, int]:
-    return config_for("nt", *sizes, multiprocessors(), SHARED_BY[method], added)
+def _tile(
+    sizes: tuple[int, int, int], added: bool, method: str, beside: int = 0
+) -> tuple[GemmConfig, int]:
+    blocks = multiprocessors()
+    blocks -= beside if 2 * beside <= blocks else 0
+    return config_for("nt", *sizes, blocks, SHARED_BY[method], added)
 
 
 def folded(
@@ -57,13 +61,15 @@ def counting(
 
 def normed(
     a: Array, b: Array, bias: Array, out: Array, sums: Array, depth: int, eps: float,
-    activation: str = "", method: str = "auto",
+    activation: str = "", method: str = "auto", beside: int = 0,
 ) -> Launch:  # fmt: skip
     """activation(LayerNorm(a) weight' + bias), of what `folded` made.
 
-    `depth` is that of the product that made a and its sums, by the same method.
+    `depth` is that of the product that made a and its sums, by the same method. `beside` are blocks
+    of the next launch: if they are few, multiprocessors are left to them, where they begin early.
     """
     p = GemmProblem.of(a, b, bias, None, out, "nt", activation)
     made_by, _ = _tile((p.rows, p.depth, depth), True, method)
-    tile, norm = _tile(p[1:4], False, method), Norm(ceil_div(p.depth, made_by.columns), eps)
+    tile = _tile(p[1:4], False, method, beside)
+    norm = Norm(ceil_div(p.depth, made_by.columns), eps)
     return launch_of(*tile, p, a, b, bias, None, out, norm, as_words(sums, kind="f"))
