@@ -110,14 +110,14 @@ def test_norms_within_products_need_no_launch_of_their_own(given):
     assert error(vit.block(1, x), reference.block(shape, weights, 1, x.astype(float))) < LIMIT
 
 
-@pytest.mark.parametrize(("image", "room"), [(224, True), (384, False)])
-def test_blocks_of_few_heads_find_multiprocessors_beside_the_product_before(image, room):
+@pytest.mark.parametrize(("image", "few"), [(224, True), (384, False)])
+def test_blocks_of_few_heads_find_multiprocessors_beside_the_product_before(image, few):
     """48 of attention, or 120, beside which no product of 132 would be as fast."""
     shape = ViTShape(image=image, depth=1, mlp=16, channels=1, classes=2)
     vit = ViT(shape, *some(shape)[:1], Flags(product="roles", attention="wgmma"))
     given = (cuda.to_device(np.zeros(its, np.float16)) for its in ((1, 1, image, image), (1, 2)))
     qkv, attention = (math.prod(np.atleast_1d(its.grid)) for its in vit._all_launches(*given)[2:4])
-    assert (qkv + attention <= 132) == room and qkv > 66
+    assert (qkv + attention <= 132) == few and qkv > 66
 
 
 def test_a_block_gives_float64s_tokens_and_leaves_its_input():
