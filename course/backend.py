@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import re
 import sys
 import warnings
 from dataclasses import dataclass
@@ -37,19 +38,8 @@ class Machine:
 
 def version_tuple(text: str) -> tuple[int, ...]:
     """Leading numbers of a version: "0.30.4rc1" -> (0, 30, 4)."""
-    numbers = []
-    for part in text.split("."):
-        digits = ""
-        for character in part:
-            if not character.isdigit():
-                break
-            digits += character
-        if not digits:
-            break
-        numbers.append(int(digits))
-        if digits != part:
-            break
-    return tuple(numbers)
+    found = re.match(r"\d+(\.\d+)*", text)
+    return tuple(map(int, found[0].split("."))) if found else ()
 
 
 def numpy_too_new() -> str | None:

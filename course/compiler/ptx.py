@@ -130,7 +130,6 @@ class Resources:
     spill_stores: int
     spill_loads: int
     shared: int
-    barriers: int
 
 
 _SHARED = re.compile(r"\.shared \.align (\d+) \.b8 \w+\[(\d+)\];")
@@ -154,15 +153,11 @@ def resources(log: str) -> Resources:
     if not used or not frames:
         raise ValueError(f"the linker's log does not say what the kernel uses:\n{log}")
 
-    def bytes_of(what: str) -> int:
-        return max(int((re.findall(rf"(\d+) bytes {what}", rest) or [0])[0]) for _, rest in used)
-
-    barriers = max(int((re.findall(r"used (\d+) barriers", rest) or [0])[0]) for _, rest in used)
+    shared = (int((re.findall(r"(\d+) bytes smem", rest) or [0])[0]) for _, rest in used)
     return Resources(
         registers=max(int(count) for count, _ in used),
         stack=max(int(frame or cumulative) for frame, _, _, cumulative in frames),
         spill_stores=sum(int(stores or 0) for _, stores, _, _ in frames),
         spill_loads=sum(int(loads or 0) for _, _, loads, _ in frames),
-        shared=bytes_of("smem"),
-        barriers=barriers,
+        shared=max(shared),
     )
