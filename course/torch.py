@@ -166,7 +166,8 @@ class Operator:
         self.own = _Known()
         schema = torch.library.infer_schema(function, mutates_args=())
         LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))  # as opcheck finds
-        LIBRARY.impl(name, _without_gradient(function), "CompositeExplicitAutograd")
+        # where autograd is done gradients may still be on, and the function refuses
+        LIBRARY.impl(name, torch.no_grad()(function), "CompositeExplicitAutograd")
         torch.library.register_fake(f"course::{name}", looks_like, lib=LIBRARY)
         self.registered = getattr(torch.ops.course, name).default
         LIBRARY.impl(name, self._from_dispatcher, "Autograd", with_keyset=True)
@@ -308,17 +309,6 @@ class _Known(threading.local):
     def __init__(self) -> None:
         self.calls: list[tuple[Callable[..., bool], tuple, Any, Callable[..., Any]]] = []
         self.misses = 0
-
-
-def _without_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function where autograd is done, but gradients may still be on: the function refuses."""
-
-    @functools.wraps(function)
-    def without_gradient(*inputs: Any) -> Any:
-        with torch.no_grad():
-            return function(*inputs)
-
-    return without_gradient
 
 
 def _refusal(name: str) -> Callable[..., Any]:
