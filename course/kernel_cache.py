@@ -164,11 +164,8 @@ def _of_code_object(code: python.CodeType) -> Iterator[str]:
 
 
 def _names(code: python.CodeType) -> set[str]:
-    found = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, python.CodeType):
-            found |= _names(constant)
-    return found
+    inner = (part for part in code.co_consts if isinstance(part, python.CodeType))
+    return set(code.co_names).union(*map(_names, inner))
 
 
 def _of_value(value: Any, seen: set[int]) -> Iterator[str]:

@@ -150,7 +150,7 @@ class RealKernel:
         return made
 
     def _fill(self, made: FunctionType, function: FunctionType) -> None:
-        names = frozenset(_names(function.__code__))
+        names = _names(function.__code__)
         for name in names & made.__globals__.keys():
             made.__globals__[name] = self._real(made.__globals__[name], names)
         for new, old in zip(made.__closure__ or (), function.__closure__ or ()):
@@ -229,9 +229,7 @@ def _renamed(code: CodeType, file: str) -> CodeType:
     return code.replace(co_filename=file, co_consts=constants)
 
 
-def _names(code: CodeType) -> Iterator[str]:
+def _names(code: CodeType) -> frozenset[str]:
     """The global names and attributes that a function's code uses, inner functions included."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
+    inner = (part for part in code.co_consts if isinstance(part, CodeType))
+    return frozenset(code.co_names).union(*map(_names, inner))

@@ -64,6 +64,7 @@ class Common:
 
 
 _common: ContextVar[Common | None] = ContextVar("common", default=None)
+common = _common.get  # what is there already, within `compiled_together`
 
 
 @contextmanager
@@ -74,8 +75,3 @@ def compiled_together() -> Iterator[None]:
         yield
     finally:
         _common.reset(token)
-
-
-def common() -> Common | None:
-    """What is there already, within `compiled_together`."""
-    return _common.get()
