@@ -72,7 +72,9 @@ def larger(a, b):
 
 @cuda.jit(device=True)
 def power(x, largest):
-    """exp(x - largest), at most 1, by the GPU's instruction alone: 0 where it is below 2**-126."""
+    """exp(x - largest), at most 1. By one instruction in kernels that are compiled with fastmath,
+    0 where it is below 2**-126; in others, which keep such numbers, three more scale them.
+    """
     return cuda.libdevice.fast_expf(x - largest)
 
 
@@ -210,7 +212,7 @@ def online(dtype: str, threads: int, aligned: bool) -> Callable:
         column += 2 * threads
         return a, b, one_of(x, row, column, columns), one_of(x, row, column + threads, columns)
 
-    @cuda.jit(max_registers=most_registers(threads))
+    @cuda.jit(fastmath=True, max_registers=most_registers(threads))
     def softmax_online(x, out):
         row, t, columns = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x), int32(x.shape[1])
         parts = (columns + (VECTOR * threads - 1)) // (VECTOR * threads)
@@ -417,8 +419,9 @@ def part_of_row(
 #: Elements of the longest row, by alignment: 1,024 threads have 64 registers each, and where single
 #: elements are read, more of them hold addresses.
 LONGEST = {True: 32_768, False: 16_384}
-#: Registers of a thread of a cluster with so few accesses, which need no more: three blocks of 512
-#: threads are on a multiprocessor, not two, and while one waits for its cluster two read or write.
+#: Registers of a thread of a cluster with so few accesses, of 16 bits, which need no more: three
+#: blocks of 512 threads are on a multiprocessor, not two; while one waits for its cluster two read
+#: or write.
 THIN, THIN_ACCESSES = 40, 5
 
 
@@ -439,9 +442,10 @@ def registers(dtype: str, config: SoftmaxConfig, access: str, unguarded: int = 0
     if blocks > 1:
         of_row = exchange_in_cluster(threads, blocks)
     first_of, load_row, inside, store_row = part_of_row(config, access, unguarded)
-    thin = blocks > 1 and access == "aligned" and accesses <= THIN_ACCESSES
+    thin = blocks > 1 and access == "aligned" and accesses <= THIN_ACCESSES and dtype != "float32"
+    limit = THIN if thin else most_registers(threads * block_rows)
 
-    @cuda.jit(max_registers=THIN if thin else most_registers(threads * block_rows))
+    @cuda.jit(fastmath=True, max_registers=limit)
     def softmax_registers(x, out):
         if blocks > 1:
             cluster(blocks)

@@ -89,3 +89,12 @@ def test_three_blocks_of_a_cluster_are_on_a_multiprocessor_where_few_registers_d
     facts = compiled(kernel, "void(float16[:, ::1], float16[:, ::1])", "sm_90")
     assert config.accesses == forward.THIN_ACCESSES and facts.registers <= forward.THIN
     assert facts.local_bytes == facts.spills == 0
+
+
+@needs_compiler
+def test_a_power_is_one_instruction():
+    types, config = "void(float32[:, :], float32[:, :])", forward.config_for(1000)
+    for kernel in (forward.registers("float32", config, "aligned"),
+                   forward.online("float32", 256, True)):  # fmt: skip
+        assert "ex2.approx.ftz" in (ptx := compiled(kernel, types, "sm_90").ptx)
+        assert "ex2.approx.f32" not in ptx
