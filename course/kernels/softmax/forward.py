@@ -285,6 +285,11 @@ BARRIER = 640
 #: A launch of no more threads leaves multiprocessors free, on which the next launch begins. Such
 #: rows, of no more bytes, have fewer threads each, of no more accesses.
 BESIDE, BESIDE_BYTES, BESIDE_ACCESSES = 20 << 10, 9 << 18, 12
+#: Where a warp has a row: an H200's multiprocessors have registers, four times 512 for each lane,
+#: for so many launches at once; while one runs, the next wait in their places.
+MULTIPROCESSORS, LAUNCHES = 132, 8
+#: Threads of all rows that begin anywhere up to which none has more accesses.
+FEW, FEW_ACCESSES = 9 << 15, 6
 #: Where all launches have so many threads, one that begins early finds a few multiprocessors free,
 #: and its blocks are crowded there: it waits until the one in front is done. Not where a warp at
 #: most has an aligned row.
@@ -306,13 +311,23 @@ def threads_for(columns: int, in_warp: int, most: int) -> int:
     return threads
 
 
-def config_of(threads: int, columns: int, access: str, rows: int) -> SoftmaxConfig:
-    """The config of so many threads a row."""
-    block = LARGE_BLOCK if rows * threads > MANY else BLOCK
+def config_of(
+    threads: int, columns: int, access: str, rows: int, block: int = BLOCK
+) -> SoftmaxConfig:
+    """The config of so many threads a row, in blocks of so many."""
+    block = LARGE_BLOCK if rows * threads > MANY else block
     if access != "aligned" and threads > WARP:  # no warp waits for those of many other rows
         block = BLOCK if rows * threads <= 8 * MANY else threads
     accesses = ceil_div(reach(columns, access), threads * VECTOR)
     return SoftmaxConfig(threads, max(1, block // threads), accesses)
+
+
+def most_beside(threads: int, held: int) -> int:
+    """The most threads of all rows, so many of each, with which the next launch begins beside."""
+    if threads > WARP:
+        return BESIDE
+    registers = 8 * ceil_div(VECTOR * ceil_div(held, VECTOR * threads) + 12, 8)
+    return MULTIPROCESSORS * 4 * WARP * min(512 // registers, 16) // LAUNCHES
 
 
 def config_for(
@@ -321,17 +336,21 @@ def config_for(
     """The config for rows of so many elements of `size` bytes."""
     in_warp, most, limit = TUNED[access, size]
     held = reach(columns, access)
-    threads = threads_for(held, in_warp, most)
+    threads, block = threads_for(held, in_warp, most), BLOCK
     if threads > WARP or held > BARRIER:
         fewer, fewest = threads, max(2 * WARP, 2 * held / (VECTOR * BESIDE_ACCESSES))
-        while rows * fewer > BESIDE and fewer >= fewest:
+        while rows * fewer > most_beside(fewer, held) and fewer >= fewest:
             fewer //= 2
-        if rows * fewer <= BESIDE and rows * columns * size <= BESIDE_BYTES:
+        if rows * fewer <= most_beside(fewer, held) and rows * columns * size <= BESIDE_BYTES:
             threads = fewer
-        elif rows * threads > BESIDE:
-            while 2 * rows * threads <= limit and MOST_THREADS > threads < held / VECTOR:
+            if threads == WARP and rows * threads > MULTIPROCESSORS * BLOCK:
+                block = LARGE_BLOCK  # no multiprocessor has two blocks of a launch
+        elif rows * threads > most_beside(threads, held):
+            while MOST_THREADS > threads < held / VECTOR and 2 * rows * threads <= (
+                FEW if access == "single" and held > threads * VECTOR * FEW_ACCESSES else limit
+            ):
                 threads *= 2
-    return config_of(threads, columns, access, rows)
+    return config_of(threads, columns, access, rows, block)
 
 
 @functools.cache
