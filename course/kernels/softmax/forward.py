@@ -273,7 +273,7 @@ class SoftmaxConfig:
 TUNED = {
     ("aligned", 2): (3, 6, 1 << 16), ("aligned", 4): (3, 4, 1 << 16),
     ("shifted", 2): (7, 7, 1 << 17), ("shifted", 4): (7, 7, 1 << 17),
-    ("single", 2): (1, 8, 1 << 17), ("single", 4): (1, 4, 3 << 16),
+    ("single", 2): (1, 8, 1 << 17), ("single", 4): (1, 4, 75 << 12),
 }  # fmt: skip
 SHIFTED = 5000  # columns from which "shifted" is faster than "single"
 FEWEST_THREADS, MOST_THREADS = 2, 1024  # that share a row
@@ -282,18 +282,16 @@ FEWEST_THREADS, MOST_THREADS = 2, 1024  # that share a row
 BLOCK, LARGE_BLOCK, MANY = 128, 256, 1 << 17
 #: Columns up to which a warp has a row, since it needs no barrier, however few rows there are.
 BARRIER = 640
-#: A launch of no more threads leaves multiprocessors free, on which the next launch begins. Such
-#: rows, of no more bytes, have fewer threads each, of no more accesses.
+#: Few rows, of no more bytes, have fewer threads each, of no more accesses, so that the next launches
+#: find room beside one; where several warps have an aligned row, it is found by so many threads.
 BESIDE, BESIDE_BYTES, BESIDE_ACCESSES = 20 << 10, 9 << 18, 12
-#: Where a warp has a row: an H200's multiprocessors have registers, four times 512 for each lane,
-#: for so many launches at once; while one runs, the next wait in their places.
-MULTIPROCESSORS, LAUNCHES = 132, 8
+MULTIPROCESSORS = 132  # of an H200
 #: Threads of all rows that begin anywhere up to which none has more accesses.
-FEW, FEW_ACCESSES = 9 << 15, 6
-#: Where all launches have so many threads, one that begins early finds a few multiprocessors free,
-#: and its blocks are crowded there: it waits until the one in front is done. Not where a warp at
-#: most has an aligned row.
-CROWDED = range((1 << 15) + 1, (72 << 10) + 1)
+FEW, FEW_ACCESSES = 9 << 15, 4
+#: Launches of so many threads, which find no room beside each other, begin early all the same: then
+#: few multiprocessors are free, and a launch's blocks are crowded there. They wait until the one in
+#: front is done, but where a warp at most has an aligned row.
+CROWDED = 75 << 10
 
 
 def reach(columns: int, access: str) -> int:
@@ -312,22 +310,29 @@ def threads_for(columns: int, in_warp: int, most: int) -> int:
 
 
 def config_of(
-    threads: int, columns: int, access: str, rows: int, block: int = BLOCK
+    threads: int, columns: int, access: str, rows: int, block: int = 0
 ) -> SoftmaxConfig:
-    """The config of so many threads a row, in blocks of so many."""
-    block = LARGE_BLOCK if rows * threads > MANY else block
-    if access != "aligned" and threads > WARP:  # no warp waits for those of many other rows
-        block = BLOCK if rows * threads <= 8 * MANY else threads
+    """The config of so many threads a row, and a block if that is given."""
+    if not block:
+        block = LARGE_BLOCK if rows * threads > MANY else BLOCK
+        if access != "aligned" and threads > WARP:  # no warp waits for those of many other rows
+            block = BLOCK if rows * threads <= 8 * MANY else threads
     accesses = ceil_div(reach(columns, access), threads * VECTOR)
     return SoftmaxConfig(threads, max(1, block // threads), accesses)
 
 
-def most_beside(threads: int, held: int) -> int:
-    """The most threads of all rows, so many of each, with which the next launch begins beside."""
-    if threads > WARP:
+def most_beside(threads: int, columns: int, access: str) -> int:
+    """Threads of all rows, so many of each, of which an H200 has eight launches at once, at most.
+
+    So many begin early, each as soon as all blocks of the one in front have. Elements, some more,
+    and what guards them take registers.
+    """
+    if access == "aligned" and threads > WARP:
         return BESIDE
-    registers = 8 * ceil_div(VECTOR * ceil_div(held, VECTOR * threads) + 12, 8)
-    return MULTIPROCESSORS * 4 * WARP * min(512 // registers, 16) // LAUNCHES
+    elements = VECTOR * ceil_div(reach(columns, access), threads * VECTOR)
+    more = 24 if threads > WARP else 16 if elements - columns // threads > 2 else 12
+    registers = 8 * ceil_div(elements + more, 8)
+    return MULTIPROCESSORS * WARP * min(256 // registers, 8)  # by blocks of eight warps
 
 
 def config_for(
@@ -336,20 +341,22 @@ def config_for(
     """The config for rows of so many elements of `size` bytes."""
     in_warp, most, limit = TUNED[access, size]
     held = reach(columns, access)
-    threads, block = threads_for(held, in_warp, most), BLOCK
-    if threads > WARP or held > BARRIER:
-        fewer, fewest = threads, max(2 * WARP, 2 * held / (VECTOR * BESIDE_ACCESSES))
-        while rows * fewer > most_beside(fewer, held) and fewer >= fewest:
-            fewer //= 2
-        if rows * fewer <= most_beside(fewer, held) and rows * columns * size <= BESIDE_BYTES:
-            threads = fewer
-            if threads == WARP and rows * threads > MULTIPROCESSORS * BLOCK:
-                block = LARGE_BLOCK  # no multiprocessor has two blocks of a launch
-        elif rows * threads > most_beside(threads, held):
-            while MOST_THREADS > threads < held / VECTOR and 2 * rows * threads <= (
-                FEW if access == "single" and held > threads * VECTOR * FEW_ACCESSES else limit
-            ):
-                threads *= 2
+    threads, block = threads_for(held, in_warp, most), 0
+    if threads <= WARP and held <= BARRIER:
+        return config_of(threads, columns, access, rows)
+    if access == "single" and rows * threads_for(held, in_warp, FEW_ACCESSES) <= FEW:
+        threads = threads_for(held, in_warp, FEW_ACCESSES)
+    fewer, fewest = threads, max(2 * WARP, 2 * held / (VECTOR * BESIDE_ACCESSES))
+    while rows * fewer > most_beside(fewer, columns, access) and fewer >= fewest:
+        fewer //= 2
+    beside = rows * fewer <= most_beside(fewer, columns, access)
+    if beside and rows * columns * size <= BESIDE_BYTES:
+        threads = fewer
+        if threads <= 2 * WARP and rows * threads > MULTIPROCESSORS * BLOCK:
+            block = LARGE_BLOCK  # no multiprocessor has two blocks of a launch
+    elif rows * threads > most_beside(threads, columns, access):
+        while 2 * rows * threads <= limit and MOST_THREADS > threads < held / VECTOR:
+            threads *= 2
     return config_of(threads, columns, access, rows, block)
 
 
@@ -554,7 +561,8 @@ def in_registers(
     config = config_of_rows(columns, access, 4 if dtype == "float32" else 2, rows)
     kernel = make(dtype, config, access, config.unguarded(columns, access))
     grid, threads = ceil_div(rows, config.rows) * config.blocks, config.row_threads
-    early = threads < (2 * WARP if problem.aligned else WARP) or rows * threads not in CROWDED
+    room = not most_beside(threads, columns, access) < rows * threads <= CROWDED
+    early = room or threads < (2 * WARP if problem.aligned else WARP)
     return [Launch(kernel, grid, (threads // config.blocks, config.rows), arrays, early=early)]
 
 
