@@ -273,7 +273,7 @@ class SoftmaxConfig:
 TUNED = {
     ("aligned", 2): (3, 6, 1 << 16), ("aligned", 4): (3, 4, 1 << 16),
     ("shifted", 2): (7, 7, 1 << 17), ("shifted", 4): (7, 7, 1 << 17),
-    ("single", 2): (1, 8, 1 << 17), ("single", 4): (1, 4, 75 << 12),
+    ("single", 2): (1, 8, 1 << 17), ("single", 4): (1, 4, 3 << 16),
 }  # fmt: skip
 SHIFTED = 5000  # columns from which "shifted" is faster than "single"
 FEWEST_THREADS, MOST_THREADS = 2, 1024  # that share a row
@@ -330,8 +330,8 @@ def most_beside(threads: int, columns: int, access: str) -> int:
     if access == "aligned" and threads > WARP:
         return BESIDE
     elements = VECTOR * ceil_div(reach(columns, access), threads * VECTOR)
-    more = 24 if threads > WARP else 16 if elements - columns // threads > 2 else 12
-    registers = 8 * ceil_div(elements + more, 8)
+    guards = 4 if access != "aligned" and elements - columns // threads > 2 else 0
+    registers = 8 * ceil_div(elements + (12 if threads <= WARP else 20) + guards, 8)
     return MULTIPROCESSORS * WARP * min(256 // registers, 8)  # by blocks of eight warps
 
 
@@ -344,9 +344,9 @@ def config_for(
     threads, block = threads_for(held, in_warp, most), 0
     if threads <= WARP and held <= BARRIER:
         return config_of(threads, columns, access, rows)
-    if access == "single" and rows * threads_for(held, in_warp, FEW_ACCESSES) <= FEW:
-        threads = threads_for(held, in_warp, FEW_ACCESSES)
     fewer, fewest = threads, max(2 * WARP, 2 * held / (VECTOR * BESIDE_ACCESSES))
+    if access == "single":
+        fewer = max(fewer, 2 * WARP)
     while rows * fewer > most_beside(fewer, columns, access) and fewer >= fewest:
         fewer //= 2
     beside = rows * fewer <= most_beside(fewer, columns, access)
@@ -355,6 +355,9 @@ def config_for(
         if threads <= 2 * WARP and rows * threads > MULTIPROCESSORS * BLOCK:
             block = LARGE_BLOCK  # no multiprocessor has two blocks of a launch
     elif rows * threads > most_beside(threads, columns, access):
+        few = threads_for(held, in_warp, FEW_ACCESSES)
+        if access == "single" and rows * few <= FEW:
+            threads = few
         while 2 * rows * threads <= limit and MOST_THREADS > threads < held / VECTOR:
             threads *= 2
     return config_of(threads, columns, access, rows, block)
