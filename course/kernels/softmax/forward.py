@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -309,30 +309,25 @@ def threads_for(columns: int, in_warp: int, most: int) -> int:
     return threads
 
 
-def config_of(
-    threads: int, columns: int, access: str, rows: int, block: int = 0
-) -> SoftmaxConfig:
-    """The config of so many threads a row, and a block if that is given."""
-    if not block:
-        block = LARGE_BLOCK if rows * threads > MANY else BLOCK
-        if access != "aligned" and threads > WARP:  # no warp waits for those of many other rows
-            block = BLOCK if rows * threads <= 8 * MANY else threads
+def config_of(threads: int, columns: int, access: str, rows: int) -> SoftmaxConfig:
+    """The config of so many threads a row."""
+    block = LARGE_BLOCK if rows * threads > MANY else BLOCK
+    if access != "aligned" and threads > WARP:  # no warp waits for those of many other rows
+        block = BLOCK if rows * threads <= 8 * MANY else threads
     accesses = ceil_div(reach(columns, access), threads * VECTOR)
     return SoftmaxConfig(threads, max(1, block // threads), accesses)
 
 
-def most_beside(threads: int, columns: int, access: str) -> int:
-    """Threads of all rows, so many of each, of which an H200 has eight launches at once, at most.
-
-    So many begin early, each as soon as all blocks of the one in front have. Elements, some more,
-    and what guards them take registers.
+def beside(threads: int, columns: int, access: str, rows: int) -> bool:
+    """Whether an H200 has registers for eight launches of rows of so many threads: elements, some
+    more, and what guards them. Each begins as soon as all blocks of the one in front have.
     """
     if access == "aligned" and threads > WARP:
-        return BESIDE
+        return rows * threads <= BESIDE
     elements = VECTOR * ceil_div(reach(columns, access), threads * VECTOR)
     guards = 4 if access != "aligned" and elements - columns // threads > 2 else 0
     registers = 8 * ceil_div(elements + (12 if threads <= WARP else 20) + guards, 8)
-    return MULTIPROCESSORS * WARP * min(256 // registers, 8)  # by blocks of eight warps
+    return rows * threads <= MULTIPROCESSORS * WARP * min(256 // registers, 8)  # eight warps a block
 
 
 def config_for(
@@ -341,26 +336,24 @@ def config_for(
     """The config for rows of so many elements of `size` bytes."""
     in_warp, most, limit = TUNED[access, size]
     held = reach(columns, access)
-    threads, block = threads_for(held, in_warp, most), 0
+    threads = threads_for(held, in_warp, most)
     if threads <= WARP and held <= BARRIER:
         return config_of(threads, columns, access, rows)
-    fewer, fewest = threads, max(2 * WARP, 2 * held / (VECTOR * BESIDE_ACCESSES))
-    if access == "single":
-        fewer = max(fewer, 2 * WARP)
-    while rows * fewer > most_beside(fewer, columns, access) and fewer >= fewest:
+    fewer = max(threads, 2 * WARP if access == "single" else 0)
+    fewest = max(2 * WARP, 2 * held / (VECTOR * BESIDE_ACCESSES))
+    while not beside(fewer, columns, access, rows) and fewer >= fewest:
         fewer //= 2
-    beside = rows * fewer <= most_beside(fewer, columns, access)
-    if beside and rows * columns * size <= BESIDE_BYTES:
-        threads = fewer
-        if threads <= 2 * WARP and rows * threads > MULTIPROCESSORS * BLOCK:
-            block = LARGE_BLOCK  # no multiprocessor has two blocks of a launch
-    elif rows * threads > most_beside(threads, columns, access):
-        few = threads_for(held, in_warp, FEW_ACCESSES)
-        if access == "single" and rows * few <= FEW:
-            threads = few
-        while 2 * rows * threads <= limit and MOST_THREADS > threads < held / VECTOR:
+    if beside(fewer, columns, access, rows) and rows * columns * size <= BESIDE_BYTES:
+        config = config_of(fewer, columns, access, rows)
+        if rows * fewer <= MULTIPROCESSORS * BLOCK or fewer > 2 * WARP:
+            return config
+        return replace(config, rows=LARGE_BLOCK // fewer)  # no multiprocessor has two blocks
+    if not beside(threads, columns, access, rows):
+        while MOST_THREADS > threads < held / VECTOR and 2 * rows * threads <= (
+            FEW if access == "single" and held > VECTOR * FEW_ACCESSES * threads else limit
+        ):
             threads *= 2
-    return config_of(threads, columns, access, rows, block)
+    return config_of(threads, columns, access, rows)
 
 
 @functools.cache
@@ -564,8 +557,8 @@ def in_registers(
     config = config_of_rows(columns, access, 4 if dtype == "float32" else 2, rows)
     kernel = make(dtype, config, access, config.unguarded(columns, access))
     grid, threads = ceil_div(rows, config.rows) * config.blocks, config.row_threads
-    room = not most_beside(threads, columns, access) < rows * threads <= CROWDED
-    early = room or threads < (2 * WARP if problem.aligned else WARP)
+    early = threads < (2 * WARP if problem.aligned else WARP) or rows * threads > CROWDED
+    early = early or beside(threads, columns, access, rows)
     return [Launch(kernel, grid, (threads // config.blocks, config.rows), arrays, early=early)]
 
 

@@ -64,11 +64,15 @@ def test_registers_reads_whole_rows_in_whole_sectors(rng):
 @pytest.mark.parametrize(("access", "size"), forward.TUNED)
 def test_every_length_has_a_config_that_holds_it(rng, access, size):
     for columns in range(1, forward.LONGEST[access == "aligned"] + 1):
-        config = forward.config_for(columns, access, size, int(2 ** rng.uniform(0, 18)))
+        rows = int(2 ** rng.uniform(0, 18))
+        config = forward.config_for(columns, access, size, rows)
         threads, held = config.row_threads, columns + (3 if access == "shifted" else 0)
         assert held <= threads * config.accesses * forward.VECTOR
         assert threads * config.rows in range(32, 1025, 32)
         assert config.accesses <= (12 if threads < 1024 else 8)
+        few = forward.BARRIER < columns and rows * columns * size <= forward.BESIDE_BYTES
+        if few and threads <= 64 and forward.beside(threads, columns, access, rows):
+            assert rows <= config.rows * forward.MULTIPROCESSORS
 
 
 @needs_compiler
@@ -89,6 +93,17 @@ def test_three_blocks_of_a_cluster_are_on_a_multiprocessor_where_few_registers_d
     facts = compiled(kernel, "void(float16[:, ::1], float16[:, ::1])", "sm_90")
     assert config.accesses == forward.THIN_ACCESSES and facts.registers <= forward.THIN
     assert facts.local_bytes == facts.spills == 0
+
+
+@needs_compiler
+@pytest.mark.parametrize(("access", "threads"), [("aligned", 32), ("single", 32), ("single", 64)])
+def test_eight_launches_of_few_rows_have_registers(rng, access, threads):
+    columns = int(rng.integers(161, 384)) * 4 - (access == "single")
+    config = forward.SoftmaxConfig(threads, 4, -(-columns // (4 * threads)))
+    kernel = forward.registers("float16", config, access, config.unguarded(columns, access))
+    facts = compiled(kernel, "void(float16[:, ::1], float16[:, ::1])", "sm_90")
+    blocks = 132 * min(65_536 // (256 * -(-facts.registers // 8) * 8), 8)  # of eight warps
+    assert not forward.beside(threads, columns, access, blocks * 32 // threads + 1)
 
 
 @needs_compiler
