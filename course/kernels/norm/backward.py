@@ -40,13 +40,7 @@ from course.kernels.norm.backward_registers import (
     backward_config,
     backward_in_registers,
 )
-from course.kernels.norm.first_steps import (
-    RowConfig,
-    Variant,
-    merged_in_warp,
-    moments_of,
-    or_constant,
-)
+from course.kernels.norm.first_steps import Variant, merged_in_warp, moments_of, or_constant
 from course.kernels.norm.ladder import check_activation, check_rows, factors_in_order
 from course.kernels.steps import (
     Ladder,
@@ -264,14 +258,10 @@ def _two_kernels(p, dy, x, gamma, beta, dx, dgamma, dbeta, eps, activation):
     return found
 
 
-def _blocks(rows: int, config: RowConfig) -> int:
-    return min(ceil_div(rows, config.rows), BLOCKS * multiprocessors())
-
-
 def _registers(p, dy, x, gamma, beta, dx, dgamma, dbeta, eps, activation):
     rows, columns, variant, parameters = p
     config = backward_config(columns, variant.aligned)
-    blocks = _blocks(rows, config)
+    blocks = min(ceil_div(rows, config.rows), BLOCKS * multiprocessors())
     some = workspace((2, blocks * config.rows if parameters else 1, columns), np.float32)
     variant = replace(variant, unguarded=config.unguarded(columns, variant.aligned))
     kernel = backward_in_registers(config, variant, parameters)

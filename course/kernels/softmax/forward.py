@@ -282,15 +282,15 @@ FEWEST_THREADS, MOST_THREADS = 2, 1024  # that share a row
 BLOCK, LARGE_BLOCK, MANY = 128, 256, 1 << 17
 #: Columns up to which a warp has a row, since it needs no barrier, however few rows there are.
 BARRIER = 640
-#: Few rows, of no more bytes, have fewer threads each, of no more accesses, so that the next launches
-#: find room beside one; where several warps have an aligned row, it is found by so many threads.
+#: Few rows, of no more bytes, have fewer threads each, of no more accesses, so that the next
+#: launches wait beside the one that runs: `beside`, where several warps share an aligned row with so
+#: many threads of all rows.
 BESIDE, BESIDE_BYTES, BESIDE_ACCESSES = 20 << 10, 9 << 18, 12
 MULTIPROCESSORS = 132  # of an H200
 #: Threads of all rows that begin anywhere up to which none has more accesses.
 FEW, FEW_ACCESSES = 9 << 15, 4
-#: Launches of so many threads, which find no room beside each other, begin early all the same: then
-#: few multiprocessors are free, and a launch's blocks are crowded there. They wait until the one in
-#: front is done, but where a warp at most has an aligned row.
+#: Others, of no more threads, begin when the one in front is done: earlier, few multiprocessors are
+#: free, and their blocks are crowded there. Not where a warp at most has an aligned row.
 CROWDED = 75 << 10
 
 
@@ -327,7 +327,8 @@ def beside(threads: int, columns: int, access: str, rows: int) -> bool:
     elements = VECTOR * ceil_div(reach(columns, access), threads * VECTOR)
     guards = 4 if access != "aligned" and elements - columns // threads > 2 else 0
     registers = 8 * ceil_div(elements + (12 if threads <= WARP else 20) + guards, 8)
-    return rows * threads <= MULTIPROCESSORS * WARP * min(256 // registers, 8)  # eight warps a block
+    blocks = MULTIPROCESSORS * min(256 // registers, 8)  # of eight warps
+    return rows * threads <= blocks * WARP
 
 
 def config_for(
