@@ -273,7 +273,7 @@ class SoftmaxConfig:
 TUNED = {
     ("aligned", 2): (3, 6, 1 << 16), ("aligned", 4): (3, 4, 1 << 16),
     ("shifted", 2): (7, 7, 1 << 17), ("shifted", 4): (7, 7, 1 << 17),
-    ("single", 2): (1, 8, 1 << 17), ("single", 4): (1, 4, 3 << 16),
+    ("single", 2): (1, 8, 1 << 17), ("single", 4): (1, 4, 13 << 14),
 }  # fmt: skip
 SHIFTED = 5000  # columns from which "shifted" is faster than "single"
 FEWEST_THREADS, MOST_THREADS = 2, 1024  # that share a row
@@ -282,16 +282,17 @@ FEWEST_THREADS, MOST_THREADS = 2, 1024  # that share a row
 BLOCK, LARGE_BLOCK, MANY = 128, 256, 1 << 17
 #: Columns up to which a warp has a row, since it needs no barrier, however few rows there are.
 BARRIER = 640
-#: Few rows, of no more bytes, have fewer threads each, of no more accesses, so that the next
-#: launches wait beside the one that runs: `beside`, where several warps share an aligned row with so
-#: many threads of all rows.
-BESIDE, BESIDE_BYTES, BESIDE_ACCESSES = 20 << 10, 9 << 18, 12
+#: Few rows, of no more bytes, have fewer threads each, of no more accesses, so that so many launches
+#: have registers `at_once`: the next wait beside the one that runs. Where several warps share an
+#: aligned row, all rows have so many threads at most.
+TOGETHER, BESIDE, BESIDE_BYTES, BESIDE_ACCESSES = 8, 20 << 10, 9 << 18, 12
 MULTIPROCESSORS = 132  # of an H200
 #: Threads of all rows that begin anywhere up to which none has more accesses.
 FEW, FEW_ACCESSES = 9 << 15, 4
-#: Others, of no more threads, begin when the one in front is done: earlier, few multiprocessors are
-#: free, and their blocks are crowded there. Not where a warp at most has an aligned row.
-CROWDED = 75 << 10
+#: Where more launches have registers, and fewer than `TOGETHER`, one that begins early finds few
+#: multiprocessors free, on which its blocks are crowded: it begins when the one in front is done.
+#: But where they are a whole number, nearly.
+CROWDED, WHOLE = 2.5, (3, 3.2)
 
 
 def reach(columns: int, access: str) -> int:
@@ -318,17 +319,23 @@ def config_of(threads: int, columns: int, access: str, rows: int) -> SoftmaxConf
     return SoftmaxConfig(threads, max(1, block // threads), accesses)
 
 
-def beside(threads: int, columns: int, access: str, rows: int) -> bool:
-    """Whether an H200 has registers for eight launches of rows of so many threads: elements, some
-    more, and what guards them. Each begins as soon as all blocks of the one in front have.
+def at_once(threads: int, columns: int, access: str, rows: int, arrays: int = 1) -> float:
+    """Launches of rows of so many threads that an H200 has registers for: elements of arrays, some
+    more, and what guards them. One that begins early does when all blocks of the one in front have.
     """
+    elements = VECTOR * ceil_div(reach(columns, access), threads * VECTOR)
+    more = 12 if threads <= WARP else 16 if access == "aligned" else 20
+    if access != "aligned" and elements - columns // threads > 2:
+        more += 4
+    blocks = min(256 // (8 * ceil_div(arrays * elements + more, 8)), 8)  # of eight warps
+    return MULTIPROCESSORS * blocks * 8 * WARP / (rows * threads)
+
+
+def beside(threads: int, columns: int, access: str, rows: int) -> bool:
+    """Whether the next launches wait beside one of so many threads a row."""
     if access == "aligned" and threads > WARP:
         return rows * threads <= BESIDE
-    elements = VECTOR * ceil_div(reach(columns, access), threads * VECTOR)
-    guards = 4 if access != "aligned" and elements - columns // threads > 2 else 0
-    registers = 8 * ceil_div(elements + (12 if threads <= WARP else 20) + guards, 8)
-    blocks = MULTIPROCESSORS * min(256 // registers, 8)  # of eight warps
-    return rows * threads <= blocks * WARP
+    return at_once(threads, columns, access, rows) >= TOGETHER
 
 
 def config_for(
@@ -558,8 +565,10 @@ def in_registers(
     config = config_of_rows(columns, access, 4 if dtype == "float32" else 2, rows)
     kernel = make(dtype, config, access, config.unguarded(columns, access))
     grid, threads = ceil_div(rows, config.rows) * config.blocks, config.row_threads
-    early = threads < (2 * WARP if problem.aligned else WARP) or rows * threads > CROWDED
-    early = early or beside(threads, columns, access, rows)
+    launches = at_once(threads, columns, access, rows, len(arrays) - 1)
+    crowded = CROWDED < launches < TOGETHER and not WHOLE[0] <= launches < WHOLE[1]
+    few = beside(threads, columns, access, rows) or not WARP <= threads < MOST_THREADS
+    early = few or not crowded
     return [Launch(kernel, grid, (threads // config.blocks, config.rows), arrays, early=early)]
 
 
@@ -571,8 +580,9 @@ _too_long = row_limit(LONGEST.get)
 #: Blocks of a row and their threads, the first that hold it: several of them on a multiprocessor,
 #: so that one reads while another writes. Measured on an H200.
 CLUSTERS, CLUSTER_ACCESSES = ((4, 256), (8, 256), (8, 512), (8, 1024)), 8
-#: Of rows this long a cluster is faster, if a multiprocessor is left for each of four blocks.
-LONG = 12_288
+#: Of longer rows, by bytes of an element, a cluster is faster, if a multiprocessor is left for each
+#: of four blocks.
+LONG = {4: 12_288, 2: 16_384}
 
 
 def cluster_config(columns: int, access: str, *_: int) -> SoftmaxConfig:
@@ -595,7 +605,8 @@ def _no_cluster(problem: RowProblem) -> str:
 
 
 def _best(problem: RowProblem) -> str:
-    few = 4 * problem.rows <= multiprocessors() and problem.columns > LONG
+    longer = problem.columns > LONG[4 if problem.dtype == "float32" else 2]
+    few = longer and 4 * problem.rows <= multiprocessors()
     if (few or _too_long(problem)) and not LADDER["clusters"].lacks(problem):
         return "clusters"
     return "online" if _too_long(problem) else "registers"
