@@ -282,9 +282,9 @@ FEWEST_THREADS, MOST_THREADS = 2, 1024  # that share a row
 BLOCK, LARGE_BLOCK, MANY = 128, 256, 1 << 17
 #: Columns up to which a warp has a row, since it needs no barrier, however few rows there are.
 BARRIER = 640
-#: Few rows, of no more bytes, have fewer threads each, of no more accesses, so that so many launches
-#: have registers `at_once`: the next wait beside the one that runs. Where several warps share an
-#: aligned row, all rows have so many threads at most.
+#: Few rows, of no more bytes, have fewer threads each, of no more accesses, so that so many
+#: launches have registers `at_once`: the next wait beside the one that runs. Where several warps
+#: share an aligned row, all rows have so many threads at most.
 TOGETHER, BESIDE, BESIDE_BYTES, BESIDE_ACCESSES = 8, 20 << 10, 9 << 18, 12
 MULTIPROCESSORS = 132  # of an H200
 #: Threads of all rows that begin anywhere up to which none has more accesses.
