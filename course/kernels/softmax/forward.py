@@ -291,7 +291,7 @@ MULTIPROCESSORS = 132  # of an H200
 FEW, FEW_ACCESSES = 9 << 15, 4
 #: Where more launches have registers, and fewer than `TOGETHER`, one that begins early finds few
 #: multiprocessors free, on which its blocks are crowded: it begins when the one in front is done.
-#: But where they are a whole number, nearly.
+#: But where they are a whole number, nearly, or rows are short.
 CROWDED, WHOLE = 2.5, (3, 3.2)
 
 
@@ -567,8 +567,9 @@ def in_registers(
     grid, threads = ceil_div(rows, config.rows) * config.blocks, config.row_threads
     launches = at_once(threads, columns, access, rows, len(arrays) - 1)
     crowded = CROWDED < launches < TOGETHER and not WHOLE[0] <= launches < WHOLE[1]
-    few = beside(threads, columns, access, rows) or not WARP <= threads < MOST_THREADS
-    early = few or not crowded
+    short = problem.aligned and columns <= WARP * VECTOR * FEW_ACCESSES or threads < WARP
+    few = beside(threads, columns, access, rows) or threads == MOST_THREADS
+    early = short or few or not crowded
     return [Launch(kernel, grid, (threads // config.blocks, config.rows), arrays, early=early)]
 
 
@@ -580,9 +581,9 @@ _too_long = row_limit(LONGEST.get)
 #: Blocks of a row and their threads, the first that hold it: several of them on a multiprocessor,
 #: so that one reads while another writes. Measured on an H200.
 CLUSTERS, CLUSTER_ACCESSES = ((4, 256), (8, 256), (8, 512), (8, 1024)), 8
-#: Of longer rows, by bytes of an element, a cluster is faster, if a multiprocessor is left for each
-#: of four blocks.
-LONG = {4: 12_288, 2: 16_384}
+#: Of rows this long a cluster is faster, if a multiprocessor is left for each of four blocks; of
+#: narrow ones, of 16 bits and no longer than that, if two are.
+LONG, NARROW = 12_288, 16_384
 
 
 def cluster_config(columns: int, access: str, *_: int) -> SoftmaxConfig:
@@ -605,8 +606,8 @@ def _no_cluster(problem: RowProblem) -> str:
 
 
 def _best(problem: RowProblem) -> str:
-    longer = problem.columns > LONG[4 if problem.dtype == "float32" else 2]
-    few = longer and 4 * problem.rows <= multiprocessors()
+    blocks = 8 if problem.dtype != "float32" and problem.columns <= NARROW else 4
+    few = blocks * problem.rows <= multiprocessors() and problem.columns > LONG
     if (few or _too_long(problem)) and not LADDER["clusters"].lacks(problem):
         return "clusters"
     return "online" if _too_long(problem) else "registers"
