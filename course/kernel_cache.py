@@ -372,7 +372,7 @@ def shortcuts() -> Iterator[None]:
         yield
         return
     get_asm_str, get_call_type, get_size, process, _, signature = before
-    here, known = threading.get_ident(), {}
+    here, known, sizes = threading.get_ident(), {}, {}
 
     def text(self: Any, *which: Any, **named: Any) -> str:
         for_linker = getattr(self, "_lto", False) and not cuda_target.target_context.enable_nrt
@@ -390,6 +390,12 @@ def shortcuts() -> Iterator[None]:
         if self.get_impl_key(found) == self.typing_key:  # others are compiled for the caller
             known[key] = found
         return found
+
+    def size(self: Any, kind: Any) -> int:
+        key = str(kind)  # whose hash tells structures apart
+        if key not in sizes:
+            sizes[key] = get_size(self, kind)
+        return sizes[key]
 
     def processed(self: Any, emit_dels: bool = False, **named: Any) -> None:
         code = self.func_ir
@@ -410,7 +416,7 @@ def shortcuts() -> Iterator[None]:
             else:
                 state.func_ir.blocks = canonical(state.func_ir.blocks)
 
-    after = text, call_type, functools.cache(get_size), processed, run, functools.cache(signature)
+    after = text, call_type, size, processed, run, functools.cache(signature)
     with global_compiler_lock:
         for (owner, name), new in zip(places, after, strict=True):
             setattr(owner, name, new)
