@@ -3,8 +3,8 @@
 >>> plan_for(layout, rows, columns, depth, blocks, aligned).method
 'thin'
 
-Times are sums of what is counted, each with a factor: fitted to 90 drawn shapes with some six tiles
-each, on an H200, to 16 in a hundred.
+Times are sums of what is counted, each with a factor: fitted to 1,100 plans of 470 drawn shapes, on
+an H200, to 13 in a hundred.
 """
 
 from __future__ import annotations
@@ -99,24 +99,25 @@ def _stored_tiles(
 # --- microseconds ---------------------------------------------------------------------------------
 
 MEGA = 1e-6
-#: Of a launch of tiles, of one past shared memory, of one behind, which adds, of one that copies,
-#: and its bytes.
-LAUNCH, PAST, BEHIND, COPY, COPIED = 1.68, 1.26, 1.63, 1.76, 0.535 * MEGA
+#: Of a launch, more with barriers and tensor maps; few blocks begin beside the launch in front, as
+#: many as fill the GPU wait for it. Of one behind, which adds, of one that copies, and its bytes.
+LAUNCH, TILES, FULL, BEHIND, COPY, COPIED = 1.13, 0.304, 0.88, 1.55, 1.68, 0.493 * MEGA
+WARPS = 5  # of a thin product that fill a multiprocessor
 #: Of "thin": what a warp waits for in a round, for an access, for one of two and shifted, for those
 #: of eight lines, and for a result at the end.
-ROUND, ACCESS, SHIFT, EIGHT, FINISH = 0.205, 0.0128, 0.067, 0.457, 2.3e-3
+ROUND, ACCESS, SHIFT, EIGHT, FINISH = 0.204, 0.0119, 0.0587, 0.442, 2.26e-3
 #: A byte of the matrices, one that warps read; an access, a result of a multiprocessor's warps.
-BYTE, L2_BYTE, ISSUED, LEFT = 0.156 * MEGA, 0.05 * MEGA, 0.6e-3, 2e-4
+BYTE, L2_BYTE, ISSUED, LEFT = 0.127 * MEGA, 0.047 * MEGA, 0.566e-3, 1.87e-4
 #: Of tiles by wgmma: a cycle of a step, a step, and where boxes lie outside of a factor, but for
 #: some columns; a column of a tile's end; a byte that is copied to shared memory.
-CYCLE, STEP, OUTSIDE, END, FETCHED = 0.338e-3, 0.052, 0.163, 6.3e-3, 0.0356 * MEGA
-CROSSED, MET = 0.0873 * MEGA, 0.57  # more, where the bytes begin between sectors; of a pair
-FAR, NEAR = 0.064 * MEGA, 40e6  # a byte of memory, and how many lie in L2
-RESULT, BY_THREADS = 0.325 * MEGA, 0.87 * MEGA  # stored by TMA, or by threads
-NARROW, ROWS = 2.85e-3, 0.0272  # of few columns, a row that TMA stores; of threads, a tile's column
-ADDED = 1.26  # of a cluster's blocks
-FINISHED, SUMMED = 1.49 * MEGA, 2.19 * MEGA  # a result that is finished, a partial sum
-SURE = 0.85  # of the time of what TMA stores at once, beside the others'
+CYCLE, STEP, OUTSIDE, END, FETCHED = 0.384e-3, 0.0534, 0.152, 6.08e-3, 0.0343 * MEGA
+CROSSED, MET = 0.0841 * MEGA, 0.3  # more, where the bytes begin between sectors; of a pair
+FAR, OF_SUMS, NEAR = 0.32 * MEGA, 0.256 * MEGA, 45e6  # a byte of memory; what lies in L2
+RESULT, BY_THREADS = 0.31 * MEGA, 0.855 * MEGA  # stored by TMA, or by threads
+NARROW, ROWS = 2.85e-3, 0.0266  # of few columns, a row that TMA stores; of threads, a tile's column
+ADDED = 1.23  # of a cluster's blocks
+FINISHED, SUMMED = 1.52 * MEGA, 2.11 * MEGA  # a result that is finished, a partial sum
+SURE = 0.87  # of the time of what TMA stores at once, beside the others'
 
 
 class Plan(NamedTuple):
@@ -182,18 +183,28 @@ def _thin_time(p: Sizes, config: ThinConfig, splits: int, swapped: bool) -> floa
     (wide, *how_wide), (narrow, *how_narrow) = factors[::-1] if swapped else factors
     down, across = ceil_div(wide, config.wide), ceil_div(narrow, config.thin)
     rounds = ceil_div(ceil_div(p.depth, CHUNK), splits * config.deep)
-    each = ceil_div(ceil_div(down, config.beside) * across * splits, p.blocks)
+    blocks = ceil_div(down, config.beside) * across * splits
+    each = ceil_div(blocks, p.blocks)
     loads, shifts = map(sum, zip(
         _accesses(2 * config.down, *how_wide), _accesses(config.across, *how_narrow)
     ))  # fmt: skip
-    read, results = _read(p), config.wide * config.thin
+    results = config.wide * config.thin
     fetched = 2 * p.depth * down * across * (config.wide + config.thin)
-    time = PAST + BYTE * read + L2_BYTE * fetched
-    time += each * config.warps * (LEFT * results + ISSUED * rounds * loads)
+    issued = each * config.warps * (LEFT * results + ISSUED * rounds * loads)
     eight = config.down == 4 and not how_wide[0]
     waits = rounds * (ROUND + ACCESS * loads + SHIFT * shifts + EIGHT * eight)
     waits += FINISH * results / config.deep
-    return time + max(1, each / 2) * waits + (splits > 1) * _finish_time(p, splits)
+    time = BYTE * _read(p) + L2_BYTE * fetched + issued + max(1, each / 2) * waits
+    far = FAR * (across if 2 * p.depth * wide > NEAR else 1)  # those beside come much later
+    sums = splits if splits > 1 else 0
+    return _launched(p, time, blocks * config.warps / WARPS, sums, far)
+
+
+def _launched(p: Sizes, work: float, blocks: float, sums: int, far: float) -> float:
+    """Of so many blocks: work beside what memory takes, about the longer; of adding `sums`."""
+    memory = far * _read(p) if _read(p) > NEAR else 0
+    behind = BEHIND + (FINISHED + SUMMED * sums) * p.rows * p.columns if sums else 0
+    return LAUNCH + FULL * min(1, blocks / p.blocks) + (work**3 + memory**3) ** (1 / 3) + behind
 
 
 def _read(p: Sizes) -> int:
@@ -207,12 +218,8 @@ def _accesses(lines: int, along: bool, aligned: bool) -> tuple[int, int]:
     return (2 * lines, lines) if along else (16, 2 * max(lines // 2, 1))
 
 
-def _finish_time(p: Sizes, splits: int) -> float:
-    return BEHIND + (FINISHED + SUMMED * splits) * p.rows * p.columns
-
-
 def _tile_time(p: Sizes, config: GemmConfig, splits: int) -> float:
-    """Of a kernel of tiles by wgmma, with its results, without what is before or behind it."""
+    """Of a launch of tiles by wgmma, and of one behind it that adds partial sums."""
     wide, steps, results = config.columns, ceil_div(p.depth, DEPTH), p.rows * p.columns
     rows, columns = (p.columns, p.rows) if config.swapped else (p.rows, p.columns)
     tiles = round_up(ceil_div(rows, config.rows), 1 + config.paired) * ceil_div(columns, wide)
@@ -224,13 +231,13 @@ def _tile_time(p: Sizes, config: GemmConfig, splits: int) -> float:
     outside = (p.layout[0] == "t" and p.rows < 32) + (p.layout[1] == "n" and p.columns < 32)
     time = in_order * (CYCLE * step_cycles(config.consumers, wide) + STEP + OUTSIDE * outside)
     time += END * waves * wide + 2 * DEPTH * tiles * steps * fetched + MET * config.paired
-    time += FAR * max(0, _read(p) - NEAR)
-    if config.partial:
-        return time
     if config.by_threads:
-        return time + BY_THREADS * results + ROWS * waves * wide
-    time += RESULT * results + ADDED * (splits > 1)
-    return time + NARROW * (p.columns < 64) * waves * config.rows * config.boxes
+        time += BY_THREADS * results + ROWS * waves * wide
+    elif not config.partial:
+        time += RESULT * results + ADDED * (splits > 1)
+        time += NARROW * (p.columns < 64) * waves * config.rows * config.boxes
+    sums, far = (splits, OF_SUMS) if config.partial else (0, FAR)
+    return TILES + _launched(p, time, tiles * splits, sums, far)
 
 
 def _crossing(p: Sizes) -> tuple[bool, bool]:
@@ -281,8 +288,8 @@ def thin_plan(p: Sizes) -> Plan:
 def stored_plan(p: Sizes) -> Plan:
     """The best whose results TMA stores, of factors that it takes."""
     config, splits = config_for(*p[:5], added=p.added)
-    time = LAUNCH + _tile_time(p, config, splits)
-    return Plan(time, "roles" if splits == 1 else "split", config, splits)
+    method = "roles" if splits == 1 else "split"
+    return Plan(_tile_time(p, config, splits), method, config, splits)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -298,13 +305,12 @@ def partial_plan(p: Sizes) -> Plan:
         aligned = a and (left[0] or not odd[0]), b and (left[1] or not odd[1]), stored
         q = p._replace(aligned=aligned)
         copies, copied = _copy_time(q), (not aligned[0], not aligned[1])
-        for config, splits in _partial_tiles(q):
-            time = LAUNCH + copies + _tile_time(q, config, splits) + _finish_time(q, splits)
-            plans.append(Plan(time, "partial", config, splits, copied=copied))
+        tiles = [*_partial_tiles(q)]
         if stored or (p.in_words and not p.added):
-            for config, splits in _stored_tiles(q, (1, *SPLITS) if stored else (1,), not stored):
-                time = LAUNCH + copies + _tile_time(q, config, splits)
-                plans.append(Plan(time, "partial", config, splits, copied=copied))
+            tiles += _stored_tiles(q, (1, *SPLITS) if stored else (1,), not stored)
+        for config, splits in tiles:
+            time = copies + _tile_time(q, config, splits)
+            plans.append(Plan(time, "partial", config, splits, copied=copied))
     return min(plans)
 
 

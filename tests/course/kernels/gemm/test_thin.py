@@ -113,6 +113,8 @@ def test_what_is_thin_or_unaligned_takes_another_way_than_what_is_neither():
     assert plan("nt", 12608, 3072, 768).method == "roles"
     shared = plan("nt", 197, 768, 3072)
     assert shared.splits > 1 and not shared.config.partial
+    assert plan("nn", 49, 536, 912).method != "thin"  # its warps would fill the GPU
+    assert plan("nn", 65, 13536, 16608).config.swapped  # memory's time is the longer one
     assert plan("tn", 8, 6351, 14928, aligned=(True, False, False)).method == "thin"
     copied = plan("nn", 4636, 3472, 4961, aligned=(False, True, True))
     assert copied.method == "partial" and copied.copied == (True, False)
