@@ -32,9 +32,7 @@ def face(
     home = {name: module for module, names in names_in.items() for name in names.split()}
 
     def load(name: str) -> Any:
-        try:
-            module = home[name]
-        except KeyError:
+        if (module := home.get(name)) is None:
             try:
                 return old(name)
             except AttributeError:

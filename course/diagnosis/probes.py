@@ -20,7 +20,7 @@ from typing import Any
 from course import backend, installed, successor
 from course.colab import declared, outside
 from course.driver import Driver, read_driver
-from course.installed import CLONE, COLAB, WHEEL, Family, installed_as
+from course.installed import CLONE, COLAB, WHEEL, installed_as
 from warpsim.core.words import count
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
@@ -107,8 +107,8 @@ def probe_packages(facts: Facts) -> Probe:
     missing = [name for name in core if facts.version(name) is None]
     found = ", ".join(f"{n} {facts.version(n)}" for n in core if n not in missing)
     if missing:
-        detail = f"{found}; missing: {', '.join(missing)}"
-        return Probe("packages", "problem", detail, pip(*missing))
+        found = f"{found}; missing: {', '.join(missing)}"
+        return Probe("packages", "problem", found, pip(*missing))
     return Probe("packages", "ok", found)
 
 
@@ -189,23 +189,16 @@ def probe_visible_devices(facts: Facts) -> Probe | None:
     known = re.compile(r"\d+|GPU-[0-9a-fA-F-]+|MIG-.+")
     nonsense = [entry for entry in entries if not known.fullmatch(entry)]
     if nonsense:
-        return Probe(
-            name,
-            "problem",
-            f"is {shown}: {nonsense[0]!r} is neither a number nor a GPU's UUID; "
-            "that entry and all after it are ignored",
-            f"Set it to numbers from 0 on, such as CUDA_VISIBLE_DEVICES=0. {unset}",
-        )
-    if len(facts.driver.devices) < len(entries):
-        seen = len(facts.driver.devices)
-        return Probe(
-            name,
-            "problem",
-            f"is {shown}: it names {count(len(entries), 'GPU')}, but only {seen} can be used; "
-            "an entry that does not exist hides itself and all after it",
-            f"nvidia-smi -L lists the GPUs, the first is 0. {unset}",
-        )
-    return Probe(name, "ok", f"is {shown}: {count(len(facts.driver.devices), 'GPU')} to be seen")
+        advice = f"Set it to numbers from 0 on, such as CUDA_VISIBLE_DEVICES=0. {unset}"
+        wrong = f"{nonsense[0]!r} is neither a number nor a GPU's UUID; that entry and all after "
+        return Probe(name, "problem", f"is {shown}: {wrong}it are ignored", advice)
+    seen = len(facts.driver.devices)
+    if seen < len(entries):
+        advice = f"nvidia-smi -L lists the GPUs, the first is 0. {unset}"
+        wrong = f"it names {count(len(entries), 'GPU')}, but only {seen} can be used; "
+        wrong += "an entry that does not exist hides itself and all after it"
+        return Probe(name, "problem", f"is {shown}: {wrong}", advice)
+    return Probe(name, "ok", f"is {shown}: {count(seen, 'GPU')} to be seen")
 
 
 def probe_cudasim(facts: Facts) -> Probe | None:
@@ -237,11 +230,11 @@ def probe_numba_cuda(facts: Facts) -> Probe:
 
 
 def _probe_successor(version: str | None) -> Probe:
-    if version == successor.VERSION:
-        return Probe(successor.DISTRIBUTION, "ok", f"{version} compiles here, not numba-cuda")
-    detail = f"{version or 'not installed'}; the course knows the faults of {successor.VERSION}"
-    advice = pip(f"{successor.DISTRIBUTION}=={successor.VERSION}")
-    return Probe(successor.DISTRIBUTION, "problem", detail, advice)
+    name, known = successor.DISTRIBUTION, successor.VERSION
+    if version == known:
+        return Probe(name, "ok", f"{version} compiles here, not numba-cuda")
+    detail = f"{version or 'not installed'}; the course knows the faults of {known}"
+    return Probe(name, "problem", detail, pip(f"{name}=={known}"))
 
 
 def probe_toolkit(facts: Facts) -> list[Probe]:
@@ -249,33 +242,28 @@ def probe_toolkit(facts: Facts) -> list[Probe]:
     families = installed.installed_families(facts.version)
     probes = []
     for family in families:
-        name, mixed = f"CUDA {family.major} wheels", family.mismatch()
-        if mixed:
-            fails = family.linker_is_older() and not backend.gpu()
+        name, status, advice = f"CUDA {family.major} wheels", "ok", ""
+        if mixed := family.mismatch():
+            status = "problem" if family.linker_is_older() and not backend.gpu() else "warning"
             advice = pip(*family.one_release())
-            probes.append(Probe(name, "problem" if fails else "warning", mixed, advice))
-        else:
-            probes.append(Probe(name, "ok", family.listing()))
-    if facts.driver.version is not None and families:
-        probes += _driver_and_toolkit(facts.driver.version, families)
-    return probes
-
-
-def _driver_and_toolkit(driver: tuple[int, int], families: list[Family]) -> list[Probe]:
-    name, newest = "driver and toolkit", max(family.release for family in families)
-    runs, toolkit = f"{driver[0]}.{driver[1]}", f"{newest[0]}.{newest[1]}"
+        probes.append(Probe(name, status, mixed or family.listing(), advice))
+    name, driver, update = "driver and toolkit", facts.driver.version, installed.UPDATE_DRIVER
+    if driver is None or not families or any(its.release <= driver for its in families):
+        return probes
+    newest = "{}.{}".format(*max(family.release for family in families))
+    runs = f"{driver[0]}.{driver[1]}"
     if all(family.major > driver[0] for family in families):
+        detail = "the driver is too old for the toolkit: it runs CUDA up to "
+        detail += f"{runs}, the toolkit is {newest}"
         extra = installed.extra_for(driver)
         other = f" Or take the older toolkit: {pip(f'numba-cuda[{extra}]')}" if extra else ""
-        detail = f"the driver is too old for the toolkit: it runs CUDA up to {runs}, "
-        detail += f"the toolkit is {toolkit}"
-        return [Probe(name, "problem", detail, installed.UPDATE_DRIVER + other)]
-    if all(family.release > driver for family in families) and backend.gpu() is None:
-        detail = f"the toolkit is {toolkit}, the driver runs up to {runs}; "
+        probes.append(Probe(name, "problem", detail, update + other))
+    elif backend.gpu() is None:
+        detail = f"the toolkit is {newest}, the driver runs up to {runs}; "
         detail += "kernels may fail with «Unsupported .version»"
-        advice = f"{installed.UPDATE_DRIVER} Or: {pip(*families[0].one_release(driver))}"
-        return [Probe(name, "warning", detail, advice)]
-    return []
+        other = f" Or: {pip(*families[0].one_release(driver))}"
+        probes.append(Probe(name, "warning", detail, update + other))
+    return probes
 
 
 def probe_old_device(facts: Facts) -> Probe | None:
@@ -287,9 +275,10 @@ def probe_old_device(facts: Facts) -> Probe | None:
     oldest = OLDEST_COMPUTE_CAPABILITY.get(max(f.major for f in families))
     if oldest is None or device.compute_capability >= oldest:
         return None
-    have, least = (".".join(map(str, each)) for each in (device.compute_capability, oldest))
-    detail = f"{device.name} has compute capability {have}; this toolkit compiles for {least} "
-    return Probe("GPU and toolkit", "problem", f"{detail}and later", pip("numba-cuda[cu12]"))
+    have = ".".join(map(str, device.compute_capability))
+    detail = f"{device.name} has compute capability {have}; this toolkit compiles for "
+    detail += f"{oldest[0]}.{oldest[1]} and later"
+    return Probe("GPU and toolkit", "problem", detail, pip("numba-cuda[cu12]"))
 
 
 def probe_kernel(facts: Facts) -> Probe:
@@ -300,9 +289,8 @@ def probe_kernel(facts: Facts) -> Probe:
     device = _simulated_device()
     if not facts.driver.devices:
         return Probe("kernels", "ok", device)
-    reason = backend.why()
-    detail = f"the GPU cannot be used: {reason}\ninstead {device}"
-    return Probe("kernels", "problem", detail, _advice_for(reason))
+    detail = f"the GPU cannot be used: {backend.why()}\ninstead {device}"
+    return Probe("kernels", "problem", detail, _advice_for(backend.why()))
 
 
 def _simulated_device() -> str:
@@ -369,20 +357,7 @@ def probe_cupy(facts: Facts) -> Probe:
     return Probe("CuPy", "problem", f"{text} does not work, xp is NumPy. {reason}", advice)
 
 
-PROBES: tuple[Callable[[Facts], Probe | list[Probe] | None], ...] = (
-    probe_python,
-    probe_course,
-    probe_platform,
-    probe_packages,
-    probe_versions,
-    probe_driver,
-    probe_devices,
-    probe_visible_devices,
-    probe_cudasim,
-    probe_numba_cuda,
-    probe_toolkit,
-    probe_old_device,
-    probe_kernel,
-    probe_compilers,
-    probe_cupy,
+#: The functions above, in their order.
+PROBES: tuple[Callable[[Facts], Probe | list[Probe] | None], ...] = tuple(
+    its for name, its in list(globals().items()) if name.startswith("probe_")
 )

@@ -29,13 +29,9 @@ def is_shortage(error: BaseException | None, numbers: frozenset[int] = ALL) -> b
         number = getattr(error, "errno", None)
         if isinstance(error, MemoryError) or number in numbers:
             return True
+        said = f"{type(error).__name__} {getattr(error, 'reason', error)}".lower()
         # an error of the system has its file's name in it, which may be any words
-        said = (
-            ""
-            if number is not None
-            else f"{type(error).__name__} {getattr(error, 'reason', error)}".lower()
-        )
-        if any(words in said for words in WORDS):
+        if number is None and any(words in said for words in WORDS):
             return True
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return False

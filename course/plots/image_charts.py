@@ -167,12 +167,9 @@ def _compression_axis(upper: Axes, lower: Axes, size: tuple[int, int]) -> None:
     low, high = upper.get_xlim()
     top = upper.twiny()
     top.set_xlim(low, high)
-    wanted = [
-        ratio for ratio in (20, 10, 5, 3, 2, 1.5, 1, 0.75, 0.5) if low < break_even / ratio < high
-    ]
     ticks, last = [], -math.inf
-    for ratio in wanted:
-        if break_even / ratio - last >= 0.07 * (high - low):
+    for ratio in (20, 10, 5, 3, 2, 1.5, 1, 0.75, 0.5):
+        if low < break_even / ratio < high and break_even / ratio - last >= 0.07 * (high - low):
             last = break_even / ratio
             ticks.append(ratio)
     top.set_xticks([break_even / ratio for ratio in ticks], [f"{ratio:g}×" for ratio in ticks])

@@ -32,6 +32,12 @@ from warpsim.run import random
 BOTH = pytest.mark.parametrize("target", ["sm_75", "sm_90"])
 
 
+def copy(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = x[i]
+
+
 def texts(facts):
     return [(line.line, line.function) for line in facts.float64_lines]
 
@@ -71,12 +77,8 @@ def test_lines_count_from_def_below_decorators_comments_and_blank_lines():
     (line,) = compiled(scale, (VECTOR, VECTOR)).float64_lines
     assert (line.line, line.code) == (9, "out[i] = x[i] * 0.1")
     assert line.instructions == {"cvt.f64.f32": 1, "cvt.rn.f32.f64": 1, "mul.f64": 1}
-    assert [line.count(kind) for kind in ("arithmetic", "conversion", "compare", "atomic")] == [
-        1,
-        2,
-        0,
-        0,
-    ]
+    kinds = {"arithmetic": 1, "conversion": 2, "compare": 0, "atomic": 0}
+    assert {kind: line.count(kind) for kind in kinds} == kinds
 
 
 @needs_compiler
@@ -87,20 +89,13 @@ def test_tells_compares_and_atomics_from_arithmetic():
             if x[i] > 0.1:
                 cuda.atomic.add(total, 0, 1.0)
 
-    facts = compiled(count_large, (VECTOR, np.zeros(1)))
-    kinds = {
-        line.code: (line.count("compare"), line.count("atomic")) for line in facts.float64_lines
-    }
+    lines = compiled(count_large, (VECTOR, np.zeros(1))).float64_lines
+    kinds = {line.code: (line.count("compare"), line.count("atomic")) for line in lines}
     assert kinds == {"if x[i] > 0.1:": (1, 0), "cuda.atomic.add(total, 0, 1.0)": (0, 1)}
 
 
 @needs_compiler
 def test_moving_float64_values_is_no_float64_instruction():
-    def copy(x, out):
-        i = cuda.grid(1)
-        if i < x.size:
-            out[i] = x[i]
-
     facts = compiled(copy, (np.zeros(4), np.zeros(4)))
     assert facts.float64_lines == ()
     assert facts.load_widths == {"global": {"f64": 1}}
@@ -312,11 +307,6 @@ def test_dynamic_shared_memory_counts_in_the_occupancy_only():
     [("int8", 8), ("float16", 16), ("uint16", 16), ("int32", 32), ("float64", 64), ("int64", 64)],
 )
 def test_loads_and_stores_are_as_wide_as_the_elements(dtype, width):
-    def copy(x, out):
-        i = cuda.grid(1)
-        if i < x.size:
-            out[i] = x[i]
-
     facts = compiled(copy, (np.zeros(4, dtype), np.zeros(4, dtype)))
     for widths in (facts.load_widths, facts.store_widths):
         ((kind, count),) = widths["global"].items()

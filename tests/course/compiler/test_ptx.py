@@ -48,29 +48,19 @@ def test_every_instruction_has_its_function_file_and_line():
     assert sum(one.name == "cvt.f64.f32" for one in instructions(PTX)) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("cvt.f64.f32", "conversion"),
-        ("cvt.rn.f32.f64", "conversion"),
-        ("cvt.rzi.s64.f64", "conversion"),
-        ("fma.rn.f64", "arithmetic"),
-        ("div.rn.f64", "arithmetic"),
-        ("abs.f64", "arithmetic"),
-        ("setp.gtu.f64", "compare"),
-        ("atom.global.add.f64", "atomic"),
-        ("red.global.add.f64", "atomic"),
-        ("mov.f64", None),
-        ("ld.global.f64", None),
-        ("st.shared.v2.f64", None),
-        ("selp.f64", None),
-        ("add.f32", None),
-        ("mov.b64", None),
-        ("add.s64", None),
-    ],
-)
-def test_moves_are_no_float64_work(name, kind):
-    assert float64_kind(name) == kind
+KINDS = {
+    "conversion": "cvt.f64.f32 cvt.rn.f32.f64 cvt.rzi.s64.f64",
+    "arithmetic": "fma.rn.f64 div.rn.f64 abs.f64",
+    "compare": "setp.gtu.f64",
+    "atomic": "atom.global.add.f64 red.global.add.f64",
+    None: "mov.f64 ld.global.f64 st.shared.v2.f64 selp.f64 add.f32 mov.b64 add.s64",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_moves_are_no_float64_work(kind):
+    for name in KINDS[kind].split():
+        assert float64_kind(name) == kind, name
 
 
 def test_widths_by_space_without_cache_hints_and_kernel_arguments():
