@@ -23,16 +23,10 @@ from warpsim.run.kernel import Kernel
 
 # A part of Numba's messages that says where in Numba it happened, not what is wrong.
 NOISE = (
-    "Failed in ",
-    "During: ",
-    "There are ",
-    "- Resolution failure",
-    "- argument",
-    "For more information",
-    "This error may have been caused",
-    "To see Python/NumPy features",
+    "Failed in ", "During: ", "There are ", "- Resolution failure", "- argument",
+    "For more information", "This error may have been caused", "To see Python/NumPy features",
     "If you think your code should work",
-)
+)  # fmt: skip
 # Paths and Numba's inner names, and what stands for them.
 CLEANED = (
     (r",? defined at \S+ \(\d+\)", ""),
@@ -64,11 +58,12 @@ def plain_function(kernel: Any) -> FunctionType | None:
 
 def calls_device_function(function: FunctionType) -> bool:
     """Whether a kernel's text calls a device function, by name."""
-    return any(
-        getattr(each, "device", None) is True
-        or (getattr(each, "targetoptions", None) or {}).get("device") is True
-        for each in names_in_reach(function).values()
-    )
+    return any(map(_is_device_function, names_in_reach(function).values()))
+
+
+def _is_device_function(value: Any) -> bool:
+    options = getattr(value, "targetoptions", None) or {}
+    return getattr(value, "device", None) is True or bool(options.get("device"))
 
 
 def source_tree(function: Callable[..., Any]) -> ast.AST | None:
@@ -195,8 +190,7 @@ def kernel_fault(name: str, answer: Any) -> str | None:
     inner = getattr(answer, "dispatcher", None) or getattr(answer, "kernel", None)
     if plain_function(answer) is None and plain_function(inner) is not None:
         return f"That is a kernel with its launch configuration. Leave out [grid, block]: {call}."
-    options = getattr(answer, "targetoptions", None) or {}
-    if options.get("device") or getattr(answer, "device", None) is True:
+    if _is_device_function(answer):
         return (
             f"{answer.__name__} is a device function: only kernels can call it. "
             "Take device=True out of its @cuda.jit."
@@ -371,10 +365,8 @@ def typing_failure(error: BaseException, function: FunctionType | None) -> Failu
     sentence = " ".join(lines[essential : essential + 2]) if lines else type(error).__name__
     for pattern, plain in CLEANED:
         sentence = re.sub(pattern, plain, sentence)
-    line, code = (None, None)
-    if number is not None and function is not None:
-        line, code = line_of(function, number)
-    return Failure("typing", begins + sentence, line, code)
+    at = line_of(function, number) if number is not None and function is not None else ()
+    return Failure("typing", begins + sentence, *at)
 
 
 def is_gpu_kernel(value: Any) -> bool:

@@ -296,12 +296,8 @@ def _functions(old: Callable, self: Any, code: bytes) -> None:
     old(self, code)
     names = sorted(set(re.findall(r"course_\d{10}", code.decode("latin-1"))))
     version = ", ".join(f"i32 {one}" for one in self.driver.get_ir_version())
-    head = (
-        'target triple = "nvptx64-nvidia-cuda"',
-        "!nvvmir.version = !{!0}",
-        f"!0 = !{{{version}}}",
-    )
-    text = "\n".join([*head, *(facade.FUNCTIONS[name] for name in names)])
+    head = 'target triple = "nvptx64-nvidia-cuda"', "!nvvmir.version = !{!0}"
+    text = "\n".join([*head, f"!0 = !{{{version}}}", *(facade.FUNCTIONS[name] for name in names)])
     if any(one.startswith(b"-arch=compute_1") for one in self.options):  # with a newer LLVM
         text = re.sub(r"\b(?:i\d+|half|float|double)( addrspace\(\d\))?\*", r"ptr\1", text)
     old(self, text.encode())
