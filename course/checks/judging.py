@@ -160,8 +160,7 @@ def _grid_of(name: str, whole: ast.FunctionDef) -> int:
     """The n of ``name = cuda.grid(n)``; 0 where there is none."""
     for node in ast.walk(whole):
         if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == [name]:
-            found = re.fullmatch(r"cuda\.grid\((\d)\)", ast.unparse(node.value))
-            if found:
+            if found := re.fullmatch(r"cuda\.grid\((\d)\)", ast.unparse(node.value)):
                 return int(found[1])
     return 0
 
@@ -171,24 +170,20 @@ def _of_typing(failure: Failure, whole: ast.FunctionDef, arguments: Mapping[str,
     """One hint for each cause; where none is known that of the exercise stays."""
     message = failure.message
     if "void return type" in message:
-        node = next(
-            (n for n in ast.walk(whole) if isinstance(n, ast.Return) and n.value is not None), None
-        )
         failure.message = CANNOT_COMPILE + "a kernel returns nothing."
-        if node is not None:
+        given = (n for n in ast.walk(whole) if isinstance(n, ast.Return) and n.value is not None)
+        if (node := next(given, None)) is not None:
             _at(failure, node)
         failure.hint = "Store the value where the exercise wants it, out[i] = ..., without return."
         return
-    missing = NOT_DEFINED.search(message)
-    if missing:
+    if missing := NOT_DEFINED.search(message):
         failure.hint = _missing(missing[1], whole)
         return
     if re.search(r"\bnp\.\w+ is not available", message):
         failure.hint = SINGLE
         return
     if "No implementation of function" in message and "array(" in message:
-        names = _whole_arrays(failure.line, whole, arguments)
-        if names:
+        if names := _whole_arrays(failure.line, whole, arguments):
             stand, take = ("stand", "each") if len(names) > 1 else ("stands", "it")
             listed = " and ".join(f"`{name}`" for name in names)
             failure.hint = (
@@ -242,13 +237,10 @@ def agreeing(message: str, hint: str | None, cases: list[Mapping[str, Any]]) -> 
     if not found or not hint:
         return message
     own = [_value(found[2], found[3], case) for case in cases]
-    limits = [(given[0], given[1], given[2]) for given in LIMIT.finditer(hint)]
-    named = re.search(
-        rf"\b{found[2]}\.(size|shape)", hint
-    )  # as row and column of out, by out.shape
+    named = re.search(rf"\b{found[2]}\.(size|shape)", hint)  # as row and column, by out.shape
     if None in own or named:
         return message
-    for text, name, axis in limits:
+    for text, name, axis in (given.group(0, 1, 2) for given in LIMIT.finditer(hint)):
         if [_value(name, axis, case) for case in cases] == own:
             return message.replace(f"< {found[1]}", f"< {text}")
     return message
