@@ -1065,7 +1065,7 @@ progress(18)
 # - *"Attention is slow because of its operations."* With scores in memory bytes bind; without,
 #   from some 300 tokens on, tensor cores.
 # - *"Fused is fused."* If the fused part reads a matrix, the bytes are still there.
-# - *"One image takes a 64th of 64 images' time."* It takes a twelfth: launches and weights
+# - *"One image takes a 64th of 64 images' time."* It takes a thirteenth: launches and weights
 #   stay.
 # - *"For a library by columns I must transpose."* Exchange the factors.
 
