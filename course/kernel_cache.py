@@ -349,7 +349,7 @@ def shortcuts() -> Iterator[None]:
 
     Python does not look for garbage. Numba looks once for what an operator or a function of its own
     makes of certain types, for a function's arguments and for a type's size, not at each call. Its
-    passes tell nobody of themselves, and which variables live is found out where that is asked for.
+    passes report no events, and which variables live is computed where a pass reads it.
     NVVM makes code for the linker alone, no PTX besides: Numba only looks for names there, which
     are in the text for NVVM, too. Where Numba's insides are not as expected, it compiles as ever.
     """
