@@ -3,7 +3,9 @@
 A part of this subject is a function with its peers. Its shapes, layouts and types are drawn by the
 seed: sides are log-uniform, half of them multiples of 8, a quarter odd; at most 2 GB and 10^13
 operations. Calls are interleaved. "time" is the GPU's, the data where the call before left them;
-"whole call" the host's until its work is done. 64 rows of a result are compared with float64.
+"whole call" the host's until its work is done. 64 rows of a result are compared with float64. A
+call that waits for its own result, as an SVD does, is timed alone, behind work that hides its first
+launches: three times and more, or as often as takes `ALONE`.
 
 Rows "best peer / ours" of the shape "all" are over all shapes that the function takes: above 1 it
 is faster than the best of its peers. A shape that it refuses has a row "refused"; the ratio of one
@@ -38,9 +40,10 @@ from course_recording.frame import WrongResult
 
 SHAPES = 64
 MOST_BYTES, MOST_OPERATIONS = 2e9, 1e13
-ROUNDS, WALLS = 7, 7
+ROUNDS = 7
 SECONDS = 0.006  # of a round and a call: 14 rows of 64 shapes and their peers in ten minutes
-SLOW = 20.0  # times the fastest first call: such a peer is timed no further
+SLOW = 20.0  # times the fastest first call: such a peer is timed no further; where calls wait:
+SLOW_ALONE, ALONE, HEAD_START = 5.0, 100.0, 0.2  # [ms] of all calls that wait; of work before one
 LIMITS = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
 SIXTEEN_BITS, FLOATS = ("float16", "bfloat16"), ("float32", "float16", "bfloat16")
 OURS, BEST = "ours", "best peer / ours"
@@ -62,6 +65,7 @@ class Drawn(NamedTuple):
     limit: float
     foreseen: dict[str, tuple[Call, float]] = {}
     handed: bool = False  # by ours to a library
+    waits: bool = False  # calls for their own results: one after the other cannot be queued
 
 
 def run(bench):
@@ -119,7 +123,7 @@ def _measured(bench: Any, name: str, problem: Drawn) -> dict[str, float]:
         wrong = WrongResult(f"the relative error is {error:.3g}; {problem.limit:.3g} is allowed")
         bench.fail(f"{name} {shape} {dtype}", wrong)
         return {}
-    calls = {OURS: problem.ours}
+    calls, slow_from = {OURS: problem.ours}, SLOW_ALONE if problem.waits else SLOW
     firsts = {OURS: clock.wall(problem.ours)}  # the second, after that of the check
     for peer, call in problem.peers.items():
         try:
@@ -127,30 +131,31 @@ def _measured(bench: Any, name: str, problem: Drawn) -> dict[str, float]:
                 part, times = problem.foreseen[peer]
                 part()
                 expected = times * clock.wall(part)
-                if expected > SLOW * min(firsts.values()):
+                if expected > slow_from * min(firsts.values()):
                     bench.say(f"  {name} {shape} {dtype}: without {peer}, about {expected:.0f} ms")
                     continue
             call()
-            firsts[peer] = clock.wall(call)
+            firsts[peer] = min(clock.wall(call) for _ in range(2))
         except Exception as cannot:  # a backend that does not take the shape is no peer of it
             bench.say(f"  {name} {shape} {dtype}: without {peer}, {one_line(cannot, 80)}")
             continue
         calls[peer] = call
     fastest = min(firsts.values())
-    slow = {peer for peer in calls if firsts[peer] > SLOW * fastest and peer != OURS}
+    slow = {peer for peer in calls if firsts[peer] > slow_from * fastest and peer != OURS}
     times = {each: [firsts[each]] if each in slow else [] for each in calls}
     walls = {each: list(times[each]) for each in calls}
-    costs = {
-        each: clock.launch_cost(itertools.repeat(call), 4, SECONDS)
-        for each, call in calls.items()
-        if each not in slow
-    }
-    for _ in range(ROUNDS):
-        for each, cost in costs.items():
-            times[each] += clock.samples(itertools.repeat(calls[each]), 1, cost, seconds=SECONDS)[0]
-    for _ in range(WALLS):
-        for each in costs:
-            walls[each].append(clock.wall(calls[each]))
+    timed = {each: call for each, call in calls.items() if each not in slow}
+    rounds, sampling = ROUNDS, _together
+    if problem.waits:
+        taken = sum(firsts[each] for each in timed)
+        rounds, sampling = min(max(3, int(ALONE / taken)), 3 * ROUNDS), _alone
+    sampled = {each: sampling(clock, call) for each, call in timed.items()}
+    for _ in range(rounds):
+        for each in timed:
+            times[each] += sampled[each]()
+    for _ in range(rounds):
+        for each, call in timed.items():
+            walls[each].append(clock.wall(call))
     ratios = {}
     for metric, found in (("time", times), ("whole call", walls)):
         for each, samples in found.items():
@@ -160,6 +165,17 @@ def _measured(bench: Any, name: str, problem: Drawn) -> dict[str, float]:
             ours = medians.pop(OURS)
             ratios[metric] = min(medians.values()) / ours
     return ratios
+
+
+def _together(clock: Any, call: Call) -> Callable[[], list[float]]:
+    """What times a call that can be queued, many in a row."""
+    cost = clock.launch_cost(itertools.repeat(call), 4, SECONDS)
+    return lambda: clock.samples(itertools.repeat(call), 1, cost, seconds=SECONDS)[0]
+
+
+def _alone(clock: Any, call: Call) -> Callable[[], list[float]]:
+    """The same of a call that waits for its result."""
+    return lambda: [clock.queued([call], HEAD_START)[0]]
 
 
 # --- what is drawn --------------------------------------------------------------------------------
@@ -392,17 +408,22 @@ def _decomposition(rng, bench, torch, ranks=False) -> Drawn | None:
         peers["svd_lowrank"] = lambda: torch.svd_lowrank(a, k, niter=2)
 
     def error(found):
-        u, s, vt = (each[0].double() for each in found)
+        some = [0, batch // 2, -1]
+        x, u, s, vt = (each[some].double() for each in (a, *found))
+        one = torch.eye(s.shape[1], dtype=x.dtype, device=x.device).expand(3, -1, -1)
+        product = (u * s[:, None]) @ vt
+        errors = [_relative(torch, each, one) for each in (u.mT @ u, vt @ vt.mT)]
         if not ranks:
-            return _relative(torch, (u * s) @ vt, a[0].double())
-        left = torch.linalg.vector_norm(a[0].double() - (u * s) @ vt)
-        least = torch.linalg.svdvals(a[0].double())[k:].square().sum().sqrt()
-        return float(left / least.clamp_min(1e-30)) - 1
+            return max(*errors, _relative(torch, product, x))
+        # what k values leave at least: float64's eigenvalues of the smaller Gram matrix
+        squares = torch.linalg.eigvalsh(x.mT @ x if m > n else x @ x.mT)[:, : min(m, n) - k]
+        excess = (x - product).square().sum((1, 2)) / squares.sum(1).clamp_min(1e-30)
+        return float(excess.max().sqrt()) - 1 if max(errors) <= 5e-6 else math.inf
 
     return Drawn(
         f"{batch}x{m}x{n}{f' k={k}' if ranks else ''}", "float32",
         (lambda: rank_k(a, k)) if ranks else (lambda: svd(a)), peers, error,
-        0.1 if ranks else 5e-6, foreseen, library.takes((batch, m, n), k if ranks else None),
+        0.1 if ranks else 5e-6, foreseen, library.takes((batch, m, n), k if ranks else None), True,
     )  # fmt: skip
 
 

@@ -73,6 +73,9 @@ class Clock:
     def samples(self, calls, count, cost, seconds):
         return [next(calls)()], True
 
+    def queued(self, calls, head_start):
+        return calls[0](), False
+
 
 @pytest.mark.parametrize(("part", "called"), [(1.0, True), (9.0, False)])
 def test_a_peer_whose_part_takes_too_long_is_not_called(monkeypatch, part, called):
@@ -87,6 +90,20 @@ def test_a_peer_whose_part_takes_too_long_is_not_called(monkeypatch, part, calle
     ratios = drawn._measured(bench, "svd", problem)
     assert bool(calls) == called and ratios["time"] == 2
     assert (bench.said == ["  svd 8x8 float32: without slow, about 45 ms"]) != called
+
+
+@pytest.mark.parametrize(("taken", "rounds"), [(0.5, 21), (9.0, 5), (70.0, 3)])
+def test_long_calls_that_wait_are_timed_less_often_and_slow_peers_once(monkeypatch, taken, rounds):
+    monkeypatch.setattr(drawn.event_clock, "clock", Clock)
+    bench, rows = Bench(), {}
+    bench.row = lambda _, each, shape, dtype, timing, metric: rows.update({(each, metric): timing})
+    peers = {"near": lambda: taken, "slow": lambda: 6 * taken}
+    problem = drawn.Drawn("8", "", lambda: taken, peers, lambda found: 0.0, 1.0, waits=True)
+    assert drawn._measured(bench, "svd", problem) == {"time": 1, "whole call": 1}
+    for metric in ("time", "whole call"):
+        found = {each: rows[each, metric] for each in ("ours", "near", "slow")}
+        assert [timing.n for timing in found.values()] == [rounds, rounds, 1]
+        assert found["slow"].median == 6 * taken
 
 
 def test_the_page_of_functions_says_what_is_recorded():
