@@ -21,20 +21,14 @@ from typing import Any, NamedTuple
 from course import backend
 from course.backend import cuda
 from course.dispatch.prepared import Configured, allow_shared, type_of
+from course.heuristics.device import ceil_div as ceil_div
+from course.heuristics.device import hopper_refusal as hopper_refusal
+from course.heuristics.device import multiprocessors as multiprocessors
+from course.heuristics.device import round_up as round_up
+from course.heuristics.device import shared_memory_limit as shared_memory_limit
 
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block has without asking for more
-_NUMBA = (0, 30)  # compiles for "sm_90a"
 AUTO = "auto"  # the method that takes what is best for the problem
-
-
-def ceil_div(a: int, b: int) -> int:
-    """How many times b it takes to reach a: blocks of b threads for a elements."""
-    return -(-a // b)
-
-
-def round_up(n: int, multiple: int) -> int:
-    """The smallest multiple that is at least n."""
-    return ceil_div(n, multiple) * multiple
 
 
 def require_choice(value: str, what: str, choices: Iterable[str]) -> str:
@@ -43,33 +37,6 @@ def require_choice(value: str, what: str, choices: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"there is no {what} {value!r}: choose {', '.join(choices)}")
     return value
-
-
-# --- the GPU --------------------------------------------------------------------------------------
-
-
-def shared_memory_limit() -> tuple[int, bool]:
-    """Bytes of shared memory that a block can have, and whether it can be copied to meanwhile."""
-    device = backend.cuda.get_current_device()
-    shared = int(device.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
-    return shared, tuple(device.compute_capability) >= (8, 0)
-
-
-def multiprocessors() -> int:
-    """Of the current GPU; those of an H200 where the simulated one does not say."""
-    return int(getattr(backend.cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
-
-
-def hopper_refusal() -> str:
-    """What kernels of Hopper's instructions need and do not find, in words; else nothing."""
-    capability = tuple(backend.cuda.get_current_device().compute_capability)
-    if capability != (9, 0):
-        return "needs compute capability 9.0, and this GPU has {}.{}".format(*capability)
-    version = backend.installed_version("numba-cuda") or ""
-    old = backend.version_tuple(version) < _NUMBA and not backend.successor.is_chosen()
-    if backend.gpu() is not None and old:
-        return f"needs numba-cuda 0.30, which compiles for sm_90a, and {version} is installed"
-    return ""
 
 
 # --- launches -------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 from numba import float32, void
 
 from course.compiler import toolchain
+from course.heuristics.reconstruct import TILES
 from course.kernels import activation, reduce
 from course.kernels.activation import function_of
 from course.kernels.arrays import NUMBA_TYPES
@@ -165,7 +166,7 @@ def of_reconstruct() -> Iterator[Case]:
                     f"reconstruct: {name}{label}", kernel, of_factors(step.dtype, which[1]),
                     step.capability, before,
                 )  # fmt: skip
-    for tile in ladder.TILES:
+    for tile in TILES:
         for many, kernel in enumerate(ladder.warp_per_tile(tile)):
             u, s = (_THREE, _TWO) if many else (_TWO, _ONE)
             name = f"reconstruct: warp per tile, {', '.join(map(str, tile[:4]))}"

@@ -11,8 +11,9 @@ from typing import Any
 
 from numba import types
 
+from course.heuristics.attention import LONG, LONGER, config_for
+from course.heuristics.reconstruct import WARPGROUP_CONFIGS
 from course.kernels.attention import first_steps, online
-from course.kernels.attention.configs import LONG, LONGER, config_for
 from course.kernels.attention.ladder import SIZES
 from course.kernels.attention.warpgroups import warpgroups as attention_by_warpgroups
 from course.kernels.gemm import (
@@ -240,7 +241,7 @@ def tensor_cases() -> Iterator[Case]:
         name = "" if aligned else ", unaligned"
         kernel = warpgroups.splitter(aligned)
         yield Case(f"reconstruct: what splits{name}", kernel, kinds, (9, 0))
-        for config in warpgroups.CONFIGS:
+        for config in WARPGROUP_CONFIGS:
             kernel = warpgroups.warpgroup_tiles(config, aligned)
             yield Case(
                 f"reconstruct: warpgroups, {config.columns}{name}", kernel, of_tiles(), **hopper

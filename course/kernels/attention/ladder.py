@@ -25,22 +25,14 @@ from course import backend
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of, workspace
+from course.heuristics.attention import WIDE, Config, config_for
+from course.heuristics.device import ceil_div, hopper_refusal, multiprocessors, shared_memory_limit
 from course.kernels import softmax
 from course.kernels.arrays import MOST, Array, address_of, in_order, seen_as
 from course.kernels.attention import first_steps, online
-from course.kernels.attention.configs import config_for
-from course.kernels.attention.warpgroups import WIDE, Config, warpgroups
+from course.kernels.attention.warpgroups import warpgroups
 from course.kernels.gemm.half import HALF_TYPES
-from course.kernels.steps import (
-    Ladder,
-    Launch,
-    Step,
-    ceil_div,
-    hopper_refusal,
-    multiprocessors,
-    require_choice,
-    shared_memory_limit,
-)
+from course.kernels.steps import Ladder, Launch, Step, require_choice
 from warpsim.ptx import TensorMap
 
 SIZES = (32, 64, 80, 96, 128)  # of a head

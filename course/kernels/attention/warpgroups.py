@@ -21,15 +21,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 from numba import float32, int32, uint32, uint64
 
 from course.backend import cuda
+from course.heuristics.attention import BOX, WIDE, Config
 from course.kernels.attention.first_steps import LOWEST
 from course.kernels.attention.online import row_softmax
 from course.kernels.gemm.tiles import ELEMENTS, PACK
-from course.kernels.steps import ceil_div, round_up
 from course.kernels.warps import ALL, sum_of_four
 from warpsim.ptx import (
     fence_async,
@@ -54,34 +53,6 @@ from warpsim.ptx import (
     wgmma_sums,
     wgmma_zeros,
 )
-
-WIDE = 64  # elements of a row of a box: 128 bytes, swizzled
-BOX = 64 * WIDE  # elements of a box of 64 queries
-
-
-class Config(NamedTuple):
-    """How a block works."""
-
-    groups: int  # warpgroups, 64 queries each
-    keys: int  # of a step, a multiple of 16, at most 256
-    stages: int  # steps whose keys and values are in shared memory; of 1, a block has one alone
-    held: int = 0  # tokens, if one step has them all
-    blocks: int = 1  # of a multiprocessor
-    size: int = 64  # of a head, a multiple of 16, at most 128
-    # one of two warpgroups multiplies while the other computes weights, a third begins the copies
-    pingpong: bool = False
-
-    threads = property(lambda self: 128 * (self.groups + self.pingpong))
-    box = property(lambda self: self.held or self.keys)  # rows of a copy
-    boxes = property(lambda self: ceil_div(self.size, WIDE))  # side by side, of a head
-    stage = property(lambda self: 2 * self.keys * self.boxes * WIDE)  # elements
-    tile = property(lambda self: self.boxes * BOX)  # of 64 queries
-    columns = property(lambda self: round_up(self.held, 8) or self.keys)  # of scores
-    buffers = property(lambda self: self.stages if self.held else 2)  # of queries
-    shared = property(
-        lambda self: 2 * (self.stages * self.stage + self.buffers * self.groups * self.tile)
-    )
-    ahead = property(lambda self: self.stages - 1)  # steps that copies run ahead
 
 
 @functools.cache

@@ -18,16 +18,27 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from course.backend import cuda, gpu
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of, workspace
+from course.heuristics.device import ceil_div, hopper_refusal, multiprocessors, round_up
+from course.heuristics.reconstruct import (
+    DEEPEST,
+    DEPTH,
+    MOST_SLOTS,
+    ROWS,
+    TENSOR_CONFIGS,
+    WARPS,
+    ImageProblem,
+    best_step,
+    config_for,
+    tile_for,
+)
 from course.kernels.arrays import VECTOR, Array, are_aligned, whole
-from course.kernels.gemm.tiles import DEPTH
 from course.kernels.reconstruct import (
     register_tiles,
     split_factors,
@@ -43,54 +54,9 @@ from course.kernels.reconstruct.first_steps import (
     reconstruct_original,
     reconstruct_tiled,
 )
-from course.kernels.reconstruct.warp_per_tile import WARPS, WarpTile, warp_per_tile
-from course.kernels.steps import (
-    Ladder,
-    Launch,
-    Step,
-    ceil_div,
-    hopper_refusal,
-    multiprocessors,
-    round_up,
-)
+from course.kernels.reconstruct.warp_per_tile import warp_per_tile
+from course.kernels.steps import Ladder, Launch, Step
 from warpsim.ptx import TensorMap
-
-ENOUGH = 2e9  # operations from which tensor cores win, splitting included, on an H200
-#: Operations and singular values from which Hopper's warpgroups win, likewise.
-GROUPS_ENOUGH, GROUPS_FROM = 1.5e8, 64
-#: Singular values from which tensor cores win without that pass, likewise: of one image, and the
-#: pixels that it must have, and of each image of a stack.
-THIN_FROM, THIN_PIXELS, THIN_OF_MANY = 40, 2**22, 32
-SMALL_K = 16  # singular values below which tiles of 128 x 128 win nowhere, likewise
-FEW_PIXELS = 1024  # up to which nothing begins sooner than the naive kernel
-
-
-class ImageProblem(NamedTuple):
-    """What decides between the steps."""
-
-    rows: int
-    columns: int
-    k: int
-    images: int  # in a stack, 0 for one that is in none
-    capability: tuple[int, int]  # of the GPU
-    strided: str = ""  # which arrays' rows are strided, in words
-
-    @classmethod
-    def of_shape(cls, rows: int, columns: int, k: int, images: int = 0) -> ImageProblem:
-        """That of arrays in C order on the current GPU."""
-        capability = tuple(cuda.get_current_device().compute_capability)
-        return cls(rows, columns, k, images, capability)
-
-    @classmethod
-    def of(cls, u: Array, s: Array, vt: Array, out: Array, k: int) -> ImageProblem:
-        *images, rows, columns = out.shape
-        strided = ", ".join(
-            f"those of {name} lie {array.strides[-1]} bytes apart"
-            for array, name in ((u, "u"), (s, "s"), (vt, "vt"), (out, "out"))
-            if array.strides[-1] != 4
-        )
-        return cls.of_shape(rows, columns, k, *images)._replace(strided=strided)
-
 
 # --- how a step is launched -----------------------------------------------------------------------
 
@@ -208,16 +174,9 @@ def factors_are_aligned(u: Array, vt: Array, out: Array) -> bool:
 ROW_GROUP = 16  # rows of tiles that are walked together
 
 
-@functools.lru_cache(maxsize=1024)
-def config_for(rows: int, columns: int, blocks: int) -> warpgroups.Config:
-    """The config whose waves over so many blocks take the least time."""
-    waves = lambda its: ceil_div(its.tiles(rows, columns), blocks)  # noqa: E731
-    return min(warpgroups.CONFIGS, key=lambda its: waves(its) * its.columns)
-
-
 def _warpgroups(p, u, s, vt, out, k):
     """What splits the factors, and what multiplies them, in memory as large as the factors."""
-    depth, wide, rows = round_up(k, DEPTH), round_up(p.columns, 8), warpgroups.ROWS
+    depth, wide, rows = round_up(k, DEPTH), round_up(p.columns, 8), ROWS
     of_u, of_vt = (
         workspace(shape, np.float16) for shape in ((2 * p.rows, depth), (2 * depth, wide))
     )
@@ -227,7 +186,7 @@ def _warpgroups(p, u, s, vt, out, k):
     blocks = multiprocessors()
     config = config_for(p.rows, p.columns, blocks)
     aligned = p.columns % 8 == 0 and are_aligned(out)
-    config = config if aligned else config._replace(slots=min(config.slots, warpgroups.MOST_SLOTS))
+    config = config if aligned else config._replace(slots=min(config.slots, MOST_SLOTS))
     multiply = warpgroups.warpgroup_tiles(config, aligned)
     maps = TensorMap(of_u, rows, DEPTH), TensorMap(of_vt, DEPTH, DEPTH)
     given = (*maps, *scales, out, np.int32(depth), np.int32(ROW_GROUP))
@@ -248,33 +207,6 @@ def _warpgroups_refusal(p):
 # --- a tile a warp --------------------------------------------------------------------------------
 
 
-#: Tiles of a warp: on an H200 one of the others than the second is within 3% of the fastest of 22;
-#: that one waits half as often where singular values are many.
-TILES = (
-    WarpTile(32, 4, 2, 8), WarpTile(32, 4, 2, 16), WarpTile(32, 8, 1, 8), WarpTile(16, 8, 1, 8),
-    WarpTile(32, 16, 2, 4), WarpTile(32, 8, 4, 8, wide=True),
-)  # fmt: skip
-MANY_K = 48  # singular values from which on 16 are loaded at a time
-WARPS_AT_WORK = 8  # of a multiprocessor, from which on more of them take longer
-
-
-@functools.lru_cache(maxsize=4096)
-def tile_for(rows: int, columns: int, k: int, images: int, wide: bool, processors: int) -> WarpTile:
-    """The tile that takes least, by what a lane does and how often all multiprocessors are filled.
-
-    `wide`: rows of vt and of the result begin at multiples of 16 bytes.
-    """
-
-    def cost(its: WarpTile) -> float:
-        deep = round_up(k, its.deep)
-        loads = its.columns // 4 if its.wide else its.columns
-        one = 100 + deep * (its.rows * its.columns + loads + 0.75 * its.block_rows + 20 / its.deep)
-        return one * max(1, images * its.tiles(rows, columns) / (processors * WARPS_AT_WORK))
-
-    fit = (its for its in TILES if (wide or not its.wide) and (its.deep <= 8 or k >= MANY_K))
-    return min(fit, key=cost)
-
-
 def _warp_per_tile(p, u, s, vt, out, k):
     wide, images = factors_are_aligned(vt, vt, out), max(p.images, 1)
     its = tile_for(p.rows, p.columns, p.k, images, wide, multiprocessors())
@@ -287,7 +219,7 @@ def _warp_per_tile(p, u, s, vt, out, k):
 
 
 def _tensor_tiles(target: str, dtype: str, capability: tuple[int, int]) -> TileStep:
-    config = tensor_tiles.CONFIGS[target]
+    config = TENSOR_CONFIGS[target]
     make = functools.partial(tensor_tiles.tensor_tiles, config, dtype=dtype)
     block, tile = (config.threads, 1), (config.block_rows, config.block_columns)
     return split(tiles(make, block, tile, dtype=dtype, capability=capability))
@@ -309,40 +241,6 @@ THIN = tiles(thin_tiles.thin_tiles, *_tiles_of(thin_tiles), u_anywhere=True, cap
 OLDER = _tensor_tiles("sm_75", "float16", (7, 5))
 
 
-def _fills_tiles(p):
-    """Whether tiles of 128 x 128 pixels are full enough, and as many as multiprocessors need."""
-    down, across = ceil_div(p.rows, 128), ceil_div(p.columns, 128)
-    filled, tiles = p.rows * p.columns / (2**14 * down * across), max(p.images, 1) * down * across
-    if p.columns % 4:
-        return p.k >= 64 and filled >= 0.6 and tiles >= 2 * multiprocessors()
-    return filled >= 0.4 and tiles >= 0.45 * multiprocessors()
-
-
-def _best(p):
-    """The fastest that is as accurate as float32.
-
-    A tile a warp for few singular values, small images and rows that begin anywhere; tensor cores
-    where there is enough work for a pass that splits the factors, Hopper's by warpgroups; warp
-    tiles, or thin ones, between. In the simulator the naive kernel, which costs least there, and
-    warp tiles for stacks.
-    """
-    if not gpu():
-        return "warp tiles" if p.images else "naive"
-    if p.rows * p.columns <= FEW_PIXELS and p.k <= 2 and not p.images:
-        return "naive"
-    operations, pixels, one = 2 * p.rows * p.columns * p.k, p.rows * p.columns, not p.images
-    if one and operations >= GROUPS_ENOUGH and p.k >= GROUPS_FROM and not hopper_refusal():
-        return "warpgroups"
-    if one and operations >= ENOUGH and p.k > SMALL_K and p.capability >= (7, 5):
-        return "tensor cores"
-    if p.k < SMALL_K or not _fills_tiles(p):
-        return "warp per tile"
-    least = THIN_FROM if one else THIN_OF_MANY
-    thin = p.columns % 4 == 0 and least <= p.k <= thin_tiles.DEEPEST
-    thin &= p.capability >= THIN.capability
-    return "tensor cores" if thin and (p.images or pixels >= THIN_PIXELS) else "warp tiles"
-
-
 LADDER = Ladder("reconstruct", ImageProblem.of, {
     "original": tiles(same(reconstruct_original), x_walks="rows"),
     "float32": tiles(same(reconstruct_float32), x_walks="rows"),
@@ -356,12 +254,12 @@ LADDER = Ladder("reconstruct", ImageProblem.of, {
     "asynchronous": tiles(register_tiles.asynchronous, *_SQUARE, capability=(8, 0)),
     "warp tiles": tiles(warp_tiles.warp_tiles, *_tiles_of(warp_tiles)),
     "tensor cores": instead(
-        instead(SPLIT["tensor cores"], THIN, lambda p: p.k <= thin_tiles.DEEPEST),
+        instead(SPLIT["tensor cores"], THIN, lambda p: p.k <= DEEPEST),
         OLDER, lambda p: p.capability < (8, 0)),
     "warpgroups": Step(_warpgroups, _warpgroups_refusal, (9, 0)),
     "tf32": SPLIT["tf32"],
     "warp per tile": Step(_warp_per_tile, _strided_refusal),
-}, _best)  # fmt: skip
+}, best_step)  # fmt: skip
 
 #: rows, columns, k at which every step is timed.
 LADDER_SHAPE = (4096, 4096, 1024)

@@ -14,11 +14,11 @@ fragments are whole, with zeros beyond the edge.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from numba import float32, int32, uint32
 
 from course.backend import cuda
+from course.heuristics.reconstruct import TensorConfig
 from course.kernels.reconstruct.split_factors import (
     COLUMNS,
     LANE_REGISTERS,
@@ -40,28 +40,6 @@ from warpsim.ptx import (
     store4,
     wait_copies,
 )
-
-
-@dataclass(frozen=True)
-class TensorConfig:
-    """The sizes of the tiles, which are tuned."""
-
-    rows: int = 64  # results of a warp: a multiple of 16
-    columns: int = 32  # and of 8
-    warps_down: int = 2  # of a block
-    warps_across: int = 4
-    asynchronous: bool = True  # copies bypass the registers, a product has 16 i (8.0); or 8 (7.5)
-    max_registers: int = 128  # of a thread
-
-    block_rows = property(lambda self: self.rows * self.warps_down)
-    block_columns = property(lambda self: self.columns * self.warps_across)
-    threads = property(lambda self: 32 * self.warps_down * self.warps_across)
-
-
-CONFIGS = {
-    "sm_75": TensorConfig(warps_across=2, asynchronous=False, max_registers=255),
-    "sm_90": TensorConfig(),
-}
 
 
 def tensor_tiles(

@@ -18,12 +18,12 @@ from collections.abc import Callable
 from numba import float32, int32, uint32
 
 from course.backend import cuda, jit_without_lto
+from course.heuristics.reconstruct import DEEPEST
 from course.kernels.reconstruct.split_factors import ROWS, power_near
 from course.kernels.reconstruct.warp_tiles import row_group_tile
 from course.kernels.warps import largest_of_four
 from warpsim.ptx import load, load4, mma_f16, mma_f16_k8, split_halves, store, store4
 
-DEEPEST = 56  # values of i: what a thread's registers hold
 WARPS = 4  # of a block, side by side
 ACROSS = 4  # fragments of 8 columns of a warp
 LANE_REGISTERS = 4  # of a slice of u, 16 x 8: upper parts of rows g and g + 8, then lower parts

@@ -16,32 +16,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
 
 from numba import float32, int32
 
 from course.backend import cuda
-from course.kernels.steps import ceil_div
+from course.heuristics.reconstruct import WARPS, WarpTile
 from warpsim.ptx import load, load4, quotient, store, store4
-
-WARPS = 4  # of a block
-
-
-class WarpTile(NamedTuple):
-    """The tile of a warp."""
-
-    lanes: int  # side by side: 8, 16 or 32; the others have further rows
-    rows: int  # of a lane, a multiple of 4
-    columns: int  # of a lane; if `wide`, a multiple of 4
-    deep: int  # values of i that are loaded at a time; with all rows a multiple of 32
-    wide: bool = False  # four columns are loaded and stored at once
-
-    block_rows = property(lambda self: self.rows * (32 // self.lanes))
-    block_columns = property(lambda self: self.lanes * self.columns)
-    threads = property(lambda self: 32 * WARPS)
-
-    def tiles(self, rows: int, columns: int) -> int:
-        return ceil_div(rows, self.block_rows) * ceil_div(columns, self.block_columns)
 
 
 @functools.cache

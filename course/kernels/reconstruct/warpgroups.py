@@ -15,17 +15,16 @@ so two slots hold what three products need: lower upper', upper lower', upper up
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
 
 from numba import float32, int32, uint64
 from numba.types import float16
 
 from course.backend import cuda
+from course.heuristics.reconstruct import CONSUMERS, DEPTH, ROWS, WarpgroupConfig
 from course.kernels.gemm.ring import ring
-from course.kernels.gemm.tiles import DEPTH, tile_coordinates
-from course.kernels.gemm.warp_specialised import BOX, GROUP
+from course.kernels.gemm.tiles import tile_coordinates
+from course.kernels.gemm.warp_specialised import BOX
 from course.kernels.reconstruct.split_factors import power_near
-from course.kernels.steps import ceil_div
 from warpsim.ptx import (
     fence_mbarriers,
     load,
@@ -47,27 +46,7 @@ from warpsim.ptx import (
 WARPS = 16  # of a block that splits
 THREADS = 32 * WARPS
 CUT = 32  # columns of vt that such a block has; or it has WARPS rows of u
-CONSUMERS = 2  # warpgroups, 64 rows of results each
 PITCH = 64 + 8  # of results in shared memory, so that rows begin in other banks
-ROWS = 64 * CONSUMERS
-
-
-class Config(NamedTuple):
-    """A block's tile of results, `ROWS` high: its columns, and slots for tiles of the factors."""
-
-    columns: int
-    slots: int
-
-    threads = property(lambda self: GROUP * (CONSUMERS + 1))
-    slot = property(lambda self: (ROWS + self.columns) * DEPTH)  # elements
-    shared = property(lambda self: 2 * self.slots * self.slot)  # bytes
-
-    def tiles(self, rows: int, columns: int) -> int:
-        return ceil_div(rows, ROWS) * ceil_div(columns, self.columns)
-
-
-CONFIGS = (Config(192, 5), Config(128, 7))
-MOST_SLOTS = 6  # beside results in shared memory
 
 
 # --- split ----------------------------------------------------------------------------------------
@@ -198,7 +177,7 @@ def splitter(aligned: bool) -> Callable:
 
 
 @functools.cache
-def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
+def warpgroup_tiles(config: WarpgroupConfig, aligned: bool) -> Callable:
     """The kernel of (u, vt as tensor maps, scale_u, scale_vt, out, depth, row_group).
 
     Mapping: block i has the tiles i, i + blocks, ...; of a tile, warpgroup 1 + w has the rows 64 w

@@ -10,8 +10,8 @@ from course.compiler import toolchain
 from course.compiler.arguments import function_of
 from course.compiler.facts import compiled
 from course.compiler.real_kernels import RealKernel
+from course.heuristics.attention import LONGER
 from course.kernels.attention import first_steps
-from course.kernels.attention.configs import LONGER
 from course.kernels.attention.warpgroups import warpgroups
 from course.kernels.gemm import warp_specialised
 from course.kernels.gemm.epilogue import Norm

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from course import backend, cuda
-from course.kernels.attention import LADDER, SIZES, attention
-from course.kernels.attention.configs import config_for, pingpong
+from course.heuristics.attention import Config, pingpong
+from course.kernels.attention import LADDER, attention
 from course.kernels.attention.ladder import HeadsProblem, by_warpgroups
-from course.kernels.attention.warpgroups import Config
 from tests.course.kernels.contract import checked, in_float64
 from tests.course.kernels.launched import traced
 
@@ -110,15 +109,3 @@ def test_auto_takes_the_fastest_that_fits():
         wanted = "needs compute capability 8.0, and this GPU has 7.5"
         assert wanted in lacks("online", *views(qkv))
         assert_right(attention(*views(qkv)), qkv)
-
-
-def test_how_blocks_are_cut_follows_from_tokens_and_heads():
-    assert config_for(197, 768, 132) == Config(4, 208, 2, 197)
-    assert config_for(197, 12, 132).groups == 1
-    assert config_for(50, 768, 132).groups == 1
-    assert config_for(4096, 64, 132).held == 0
-    for size in SIZES:
-        for tokens in (1, 64, 197, 200, 201, 257, 4096):
-            for heads in (1, 96, 768):
-                its = config_for(tokens, heads, 132, size)
-                assert its.size == size and its.blocks * its.shared <= 227 * 1024 - 1024

@@ -112,37 +112,6 @@ def test_few_singular_values_need_no_pass_and_rows_of_u_may_begin_anywhere(rng, 
     assert relative_error(there[-1].copy_to_host(), np.array(expected)) < 2e-7
 
 
-@pytest.mark.skipif(gpu() is not None, reason="names a GPU that is not there")
-@pytest.mark.parametrize(
-    ("card", "work", "chosen"),
-    [
-        ("H200", (4096, 4096, 1024), "warpgroups"),
-        ("H200", (1024, 1024, 256), "warpgroups"),
-        ("H200", (4096, 4096, 60), "tensor cores"),
-        ("A100", (4096, 4096, 1024), "tensor cores"),
-        ("H200", (4096, 4096, 50), "tensor cores"),
-        ("H200", (1024, 1024, 64), "warp tiles"),
-        ("H200", (256, 256, 50, 1000), "tensor cores"),
-        ("H200", (4096, 4096, 36), "warp tiles"),
-        ("H200", (256, 256, 36, 1000), "tensor cores"),
-        ("H200", (256, 254, 50, 1000), "warp per tile"),
-        ("H200", (256, 254, 80, 1000), "warp tiles"),
-        ("H200", (256, 256, 60, 1000), "warp tiles"),
-        ("H200", (32, 4096, 20), "warp per tile"),
-        ("H200", (1120, 2913, 5), "warp per tile"),
-        ("H200", (171, 345, 32, 24), "warp per tile"),
-        ("H200", (24, 30, 2), "naive"),
-        ("Tesla T4", (4096, 4096, 1024), "tensor cores"),
-        ("Tesla T4", (1024, 1024, 50), "warp tiles"),
-        ("Tesla T4", (256, 256, 50, 1000), "warp tiles"),
-    ],
-)
-def test_the_step_is_chosen_by_shape_and_gpu(monkeypatch, card, work, chosen):
-    monkeypatch.setattr(gpus, "_chosen", gpus.find(card))
-    monkeypatch.setattr("course.kernels.reconstruct.ladder.gpu", lambda: card)
-    assert LADDER.choose("auto", ImageProblem.of_shape(*work))[0] == chosen
-
-
 @pytest.mark.parametrize("make", [warp_tiles.warp_tiles, thin_tiles.thin_tiles])
 def test_numba_is_told_with_the_function_not_to_optimise_when_it_links(monkeypatch, make):
     """numba-cuda drops ``lto=`` of a decorator that is called without the function."""

@@ -5,8 +5,8 @@ import pytest
 from numba import types
 
 from course.compiler.facts import compiled
-from course.kernels.reconstruct.ladder import TILES, tile_for
-from course.kernels.reconstruct.warp_per_tile import WARPS, WarpTile, warp_per_tile
+from course.heuristics.reconstruct import TILES, WARPS, WarpTile
+from course.kernels.reconstruct.warp_per_tile import warp_per_tile
 from course.kernels.steps import Launch, ceil_div
 from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.launched import traced
@@ -54,11 +54,3 @@ def test_a_tile_is_in_registers(tile, many):
     facts = compiled(warp_per_tile(tile)[many], kinds, "sm_80")
     assert facts.registers <= 168 and not facts.spills + facts.local_bytes
     assert not facts.float64_lines and "call" not in facts.ptx
-
-
-def test_the_tile_follows_from_the_shape():
-    assert tile_for(16, 16, 1, 4000, True, 132).lanes == 16
-    assert tile_for(1120, 2913, 5, 1, False, 132).rows >= 8
-    assert tile_for(4096, 4096, 8, 1, True, 132).wide
-    assert not tile_for(4096, 4095, 8, 1, False, 132).wide
-    assert tile_for(120, 192, 8, 1, False, 132).rows == 4  # as many tiles as there can be

@@ -5,8 +5,9 @@ import pytest
 
 from course import backend, gpu
 from course.backend import cuda
-from course.kernels.reconstruct import ladder, warpgroups
-from course.kernels.reconstruct.ladder import LADDER, ImageProblem, config_for, reconstruct
+from course.heuristics.reconstruct import WARPGROUP_CONFIGS, ImageProblem
+from course.kernels.reconstruct import ladder
+from course.kernels.reconstruct.ladder import LADDER, reconstruct
 from tests.course.kernels.launched import traced
 
 pytestmark = pytest.mark.usefixtures("h200")
@@ -23,7 +24,7 @@ def drawn(rng, rows, columns, k):
 
 @pytest.mark.slow
 @pytest.mark.skipif(gpu() is not None, reason="traces in the simulator")
-@pytest.mark.parametrize("config", warpgroups.CONFIGS)
+@pytest.mark.parametrize("config", WARPGROUP_CONFIGS)
 @pytest.mark.parametrize(
     ("rows", "columns", "k", "blocks"), [(133, 195, 130, 1), (128, 400, 65, 3), (7, 36, 3, 1)]
 )
@@ -65,12 +66,6 @@ def test_what_is_not_a_number_stays_in_its_row_and_zeros_are_zeros():
     rebuilt = reconstruct(u, s, vt, 4, method="warpgroups")
     assert not np.isfinite(rebuilt[[3, 5]]).any()
     assert not np.delete(rebuilt, (3, 5), 0).any()
-
-
-def test_images_take_the_tile_that_fills_the_last_wave():
-    large, small = warpgroups.CONFIGS
-    assert config_for(8192, 8192, 132) == large  # 21 waves of 192 columns, or 32 of 128
-    assert config_for(4096, 4096, 132) == small  # 6 waves, or 8
 
 
 @pytest.mark.skipif(gpu() is not None, reason="names a GPU that is not there")

@@ -8,16 +8,44 @@ step is, and how often all multiprocessors are filled.
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
-from course.kernels.attention.warpgroups import Config
-from course.kernels.steps import ceil_div, round_up
+from course.heuristics.device import ceil_div, round_up
 
+WIDE = 64  # elements of a row of a box: 128 bytes, swizzled
+BOX = 64 * WIDE  # elements of a box of 64 queries
 REGISTERS, SHARED = 65_536, 227 * 1024  # of a multiprocessor of 9.0; SHARED in bytes
 #: Of at most so many tokens all scores of a query are in registers; of at most `NARROW`, in those
 #: of a thread when 512 share a multiprocessor.
 HELD, NARROW = 256, 200
 #: Of heads beyond 64 likewise, where heads are many: there a step's sums take as many.
 HELD_WIDE = 192
+
+
+class Config(NamedTuple):
+    """How a block works."""
+
+    groups: int  # warpgroups, 64 queries each
+    keys: int  # of a step, a multiple of 16, at most 256
+    stages: int  # steps whose keys and values are in shared memory; of 1, a block has one alone
+    held: int = 0  # tokens, if one step has them all
+    blocks: int = 1  # of a multiprocessor
+    size: int = 64  # of a head, a multiple of 16, at most 128
+    # one of two warpgroups multiplies while the other computes weights, a third begins the copies
+    pingpong: bool = False
+
+    threads = property(lambda self: 128 * (self.groups + self.pingpong))
+    box = property(lambda self: self.held or self.keys)  # rows of a copy
+    boxes = property(lambda self: ceil_div(self.size, WIDE))  # side by side, of a head
+    stage = property(lambda self: 2 * self.keys * self.boxes * WIDE)  # elements
+    tile = property(lambda self: self.boxes * BOX)  # of 64 queries
+    columns = property(lambda self: round_up(self.held, 8) or self.keys)  # of scores
+    buffers = property(lambda self: self.stages if self.held else 2)  # of queries
+    shared = property(
+        lambda self: 2 * (self.stages * self.stage + self.buffers * self.groups * self.tile)
+    )
+    ahead = property(lambda self: self.stages - 1)  # steps that copies run ahead
+
 
 LONG, LONGER = Config(2, 128, 2, 0, 2), Config(3, 208, 2)
 

@@ -1,0 +1,46 @@
+"""Which step rebuilds an image, and with which tiles."""
+
+import pytest
+
+from course import gpu
+from course.heuristics.reconstruct import WARPGROUP_CONFIGS, ImageProblem, config_for, tile_for
+from course.kernels.reconstruct import LADDER
+from warpsim.host import gpus
+
+
+@pytest.mark.skipif(gpu() is not None, reason="names a GPU that is not there")
+@pytest.mark.parametrize(
+    ("card", "work", "chosen"),
+    [
+        ("H200", (4096, 4096, 1024), "warpgroups"), ("H200", (1024, 1024, 256), "warpgroups"),
+        ("H200", (4096, 4096, 60), "tensor cores"), ("A100", (4096, 4096, 1024), "tensor cores"),
+        ("H200", (4096, 4096, 50), "tensor cores"), ("H200", (1024, 1024, 64), "warp tiles"),
+        ("H200", (256, 256, 50, 1000), "tensor cores"), ("H200", (4096, 4096, 36), "warp tiles"),
+        ("H200", (256, 256, 36, 1000), "tensor cores"),
+        ("H200", (256, 254, 50, 1000), "warp per tile"),
+        ("H200", (256, 254, 80, 1000), "warp tiles"), ("H200", (256, 256, 60, 1000), "warp tiles"),
+        ("H200", (32, 4096, 20), "warp per tile"), ("H200", (1120, 2913, 5), "warp per tile"),
+        ("H200", (171, 345, 32, 24), "warp per tile"), ("H200", (24, 30, 2), "naive"),
+        ("Tesla T4", (4096, 4096, 1024), "tensor cores"),
+        ("Tesla T4", (1024, 1024, 50), "warp tiles"),
+        ("Tesla T4", (256, 256, 50, 1000), "warp tiles"),
+    ],
+)  # fmt: skip
+def test_the_step_is_chosen_by_shape_and_gpu(monkeypatch, card, work, chosen):
+    monkeypatch.setattr(gpus, "_chosen", gpus.find(card))
+    monkeypatch.setattr("course.heuristics.reconstruct.gpu", lambda: card)
+    assert LADDER.choose("auto", ImageProblem.of_shape(*work))[0] == chosen
+
+
+def test_images_take_the_tile_that_fills_the_last_wave():
+    large, small = WARPGROUP_CONFIGS
+    assert config_for(8192, 8192, 132) == large  # 21 waves of 192 columns, or 32 of 128
+    assert config_for(4096, 4096, 132) == small  # 6 waves, or 8
+
+
+def test_the_tile_follows_from_the_shape():
+    assert tile_for(16, 16, 1, 4000, True, 132).lanes == 16
+    assert tile_for(1120, 2913, 5, 1, False, 132).rows >= 8
+    assert tile_for(4096, 4096, 8, 1, True, 132).wide
+    assert not tile_for(4096, 4095, 8, 1, False, 132).wide
+    assert tile_for(120, 192, 8, 1, False, 132).rows == 4  # as many tiles as there can be
