@@ -15,8 +15,9 @@ import numpy as np
 from course import backend
 from course.checks import judging, progress
 from course.checks.answers import is_gpu_kernel
-from course.checks.exercises import Case, Dimensions, KernelExercise, find_exercise
+from course.checks.exercises import Case, KernelExercise, find_exercise
 from course.checks.trials import launch_configuration
+from course.dispatch.launches import Launch
 from course.measure.measured_roofs import recorded_roofs
 from course.measure.recorded import recorded
 from course.measure.roofline import bound
@@ -44,17 +45,6 @@ COUNTS: dict[str, Callable[[list[Any]], float]] = {
     "barriers of a block": lambda reports: sum(r.barriers for r in reports),
     "float32 operations": lambda reports: sum(r.operations.get("float32", 0) for r in reports),
 }
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A launch of one of the package's kernels; `shared` are bytes of dynamic shared memory."""
-
-    kernel: Any
-    grid: Dimensions
-    block: Dimensions
-    arguments: tuple[Any, ...]
-    shared: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,8 +267,8 @@ def _here(
 
 
 def _call_of(launch: Launch) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    configured = launch.kernel[launch.grid, launch.block, 0, launch.shared]
-    return configured, tuple(_on_device(dict(enumerate(launch.arguments))).values())
+    its = launch._replace(arguments=tuple(_on_device(dict(enumerate(launch.arguments))).values()))
+    return its.configured(), its.arguments
 
 
 def _on_device(arguments: Mapping[Any, Any]) -> dict[Any, Any]:

@@ -56,8 +56,8 @@ class EntryPoint:
         where a result is not wanted. Arrays are given as `ArrayFacts`, None where there is none.
     launches : callable
         ``launches(*arrays, *results, **options)`` returns what is launched, each a
-        `course.kernels.steps.Launch`. Memory besides is `course.dispatch.slots.workspace`'s. Where
-        the first array has no elements it is not asked, unless with `empty`.
+        `course.dispatch.launches.Launch`. Memory besides is `course.dispatch.slots.workspace`'s.
+        Where the first array has no elements it is not asked, unless with `empty`.
     options : sequence of str
         Names of the options, by which `launches` is given them.
     optional : sequence of str

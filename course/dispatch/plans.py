@@ -47,7 +47,7 @@ class CallFacts:
         self.event: prepared.Event | None = None
 
     def launches(self, arrays: Sequence[Array | None]) -> Iterable[Any]:
-        """Each `course.kernels.steps.Launch` for these arrays and results.
+        """Each `course.dispatch.launches.Launch` for these arrays and results.
 
         Where work lies between the launches, it is done as they are taken.
         """

@@ -87,9 +87,9 @@ def new_slots(count: int) -> Any:
 class PreparedLaunch:
     """A launch of a compiled kernel, ready but for addresses.
 
-    Of a `course.kernels.steps.Launch`, whose arguments are array slots where memory is given later;
-    device arrays, which are kept; numbers. `slots` are addresses that are given with each launch,
-    of `new_slots`, shared with others perhaps: an array slot says which of them is its own.
+    Of a `course.dispatch.launches.Launch`, whose arguments are array slots where memory is given
+    later; device arrays, which are kept; numbers. `slots` are addresses that are given with each
+    launch, of `new_slots`, shared with others perhaps: an array slot says which of them is its own.
     CannotPrepare when Numba's insides are not as expected, or the driver is older than CUDA 11.8.
     """
 

@@ -14,20 +14,18 @@ its attribute `ladder`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from course import backend
 from course.backend import cuda
-from course.dispatch.prepared import Configured, allow_shared, type_of
+from course.dispatch.launches import STATIC_SHARED, Launch, configured, one_call  # noqa: F401
 from course.heuristics.device import ceil_div as ceil_div
 from course.heuristics.device import hopper_refusal as hopper_refusal
 from course.heuristics.device import multiprocessors as multiprocessors
 from course.heuristics.device import round_up as round_up
 from course.heuristics.device import shared_memory_limit as shared_memory_limit
 
-STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block has without asking for more
 AUTO = "auto"  # the method that takes what is best for the problem
 
 
@@ -37,66 +35,6 @@ def require_choice(value: str, what: str, choices: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"there is no {what} {value!r}: choose {', '.join(choices)}")
     return value
-
-
-# --- launches -------------------------------------------------------------------------------------
-
-
-class Launch(NamedTuple):
-    """A kernel and how it is launched."""
-
-    kernel: Any  # as `cuda.jit` made it
-    grid: int | tuple[int, ...]
-    block: int | tuple[int, ...]
-    arguments: tuple  # of arrays on the device, or slots of such, and numbers
-    shared: int = 0  # bytes of dynamic shared memory of a block
-    early: bool = True  # it may begin before the one in front is done, if its kernel waits for that
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Three numbers of the grid and three of the block, and bytes of shared memory."""
-        parts = (one if isinstance(one, tuple) else (one,) for one in (self.grid, self.block))
-        sizes = (size for part in parts for size in (*part, 1, 1)[:3])
-        return (*map(int, sizes), int(self.shared))
-
-    def allow_shared(self) -> None:
-        """Allow the kernel its shared memory; RuntimeError when the driver refuses so much."""
-        # barriers, and what aligns the rest, come on top
-        if self.shared > STATIC_SHARED - 1024 and backend.gpu() is not None:
-            types = tuple(type_of(one, self.kernel) for one in self.arguments)
-            allow_shared(self.kernel, types, self.shared)
-
-    def configured(self, stream: Any = 0) -> Callable[..., None]:
-        """The kernel with its launch configuration, to be called with the arguments."""
-        if backend.successor.is_chosen() and backend.gpu() is not None:
-            return Configured(self, stream)
-        self.allow_shared()
-        return self.kernel[self.grid, self.block, stream, self.shared]
-
-    def on(self, stream: Any = 0) -> None:
-        """Launch by Numba on one of its streams; 0 is the default stream."""
-        self.configured(stream)(*self.arguments)
-
-
-def configured(launches: Iterable[Launch], stream: Any = 0) -> list[tuple[Callable, tuple]]:
-    """Launches that are made again and again: kernels with their configuration, and arguments."""
-    return [(one.configured(stream), one.arguments) for one in launches]
-
-
-def one_call(calls: Sequence[tuple[Callable, tuple]], given: Sequence[Any]) -> Callable:
-    """What `configured` gives, as a function of the arguments for which the launches were made.
-
-    A clock hands it alternating copies, so that data which would fit into L2 is not found there.
-    """
-    places = {id(argument): place for place, argument in enumerate(given)}
-    if len(calls) == 1 and [*map(id, calls[0][1])] == [*places]:
-        return calls[0][0]
-
-    def call(*arguments: Any) -> None:
-        for launch, own in calls:
-            launch(*(arguments[places[id(a)]] if id(a) in places else a for a in own))
-
-    return call
 
 
 def _takes_all(problem: Any) -> str:

@@ -18,9 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 DONE = (
     "course", "course_app", "course_models", "course_recording", "tools", "warpsim",
     "tests/course/compiler", "tests/course/diagnosis", "tests/course/dispatch",
-    "tests/course/heuristics", "tests/course/images", "tests/course/kernels", "tests/course/measure",
-    "tests/course/plots", "tests/course_app", "tests/course_models", "tests/course_recording",
-    "tests/tools", "tests/warpsim/ptx",
+    "tests/course/heuristics", "tests/course/images", "tests/course/kernels",
+    "tests/course/measure", "tests/course/plots", "tests/course_app", "tests/course_models",
+    "tests/course_recording", "tests/tools", "tests/warpsim/ptx",
 )  # fmt: skip
 #: Old words, as regular expressions, and the term.
 TERMS = {
