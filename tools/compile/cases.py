@@ -13,6 +13,7 @@ from typing import Any
 from numba import float32, void
 
 from course.compiler import toolchain
+from course.heuristics import softmax as softmax_heuristics
 from course.heuristics.reconstruct import TILES
 from course.kernels import activation, reduce
 from course.kernels.activation import function_of
@@ -326,12 +327,12 @@ def of_softmax() -> Iterator[Case]:
         for label, threads in softmax.ONLINE_THREADS.items():
             kernel = softmax.online(stored, threads, aligned)
             yield Case(f"softmax: online, {label}, {about}", kernel, types)
-        for columns in (10, 768, softmax.LONGEST[aligned]):
-            config = softmax.config_for(columns, access, size)
+        for columns in (10, 768, softmax_heuristics.LONGEST[aligned]):
+            config = softmax_heuristics.config_for(columns, access, size)
             kernel = softmax.registers(stored, config, access, config.unguarded(columns, access))
             yield Case(f"softmax: registers, {columns}, {about}", kernel, types)
-        for columns in (10, 768, softmax_backward.LONGEST[aligned]):
-            config = softmax_backward.config_for(columns, access, size)
+        for columns in (10, 768, softmax_heuristics.BACKWARD_LONGEST[aligned]):
+            config = softmax_heuristics.backward_config_for(columns, access, size)
             full = config.unguarded(columns, access)
             kernel = softmax_backward.backward_in_registers(stored, config, access, full)
             yield Case(f"softmax_backward: registers, {columns}, {about}", kernel, back)

@@ -16,17 +16,19 @@ from numba import float32, int32
 from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
-from course.kernels.arrays import NUMBA_TYPES, VECTOR, Array, alike, matrix
+from course.heuristics.softmax import (
+    BACKWARD_LONGEST,
+    VECTOR,
+    SoftmaxConfig,
+    backward_config_for,
+)
+from course.kernels.arrays import NUMBA_TYPES, Array, alike, matrix
 from course.kernels.softmax.forward import (
     ZERO,
     RowProblem,
-    SoftmaxConfig,
-    config_of,
     in_registers,
     most_registers,
     part_of_row,
-    reach,
-    threads_for,
 )
 from course.kernels.steps import Ladder, Launch, Step, require_choice, row_limit
 from course.kernels.warps import WARP, lanes_sum
@@ -129,33 +131,13 @@ def backward_in_registers(
 
 # --- the ladder -----------------------------------------------------------------------------------
 
-#: Accesses of four elements, of each array, that a thread has at most, by bytes of an element; few
-#: rows have more threads each, up to so many of a row and of all of them.
-MOST_ACCESSES, SHARING, RESIDENT = {4: 2, 2: 4}, 256, 3 << 16
-#: Fewer threads of all rows are let be.
-FEW = 3 << 13
-#: Elements of the longest row in registers, by alignment: 1,024 threads have 64 registers each.
-LONGEST = {True: 16_384, False: 8192}
-
-
-def config_for(
-    columns: int, access: str = "aligned", size: int = 4, rows: int = 4096
-) -> SoftmaxConfig:
-    """The config for rows of so many elements of `size` bytes."""
-    most, held = MOST_ACCESSES[size], reach(columns, access)
-    threads = threads_for(held, most, most)
-    sharing = min(SHARING, held / VECTOR) if rows * threads > FEW else 0
-    while threads < sharing and 2 * rows * threads <= RESIDENT:
-        threads *= 2
-    return config_of(threads, columns, access, rows)
-
 
 def _two_passes(problem: RowProblem, dy: Array, y: Array, dx: Array) -> list[Launch]:
     return [Launch(softmax_backward_two_passes, problem.rows, THREADS, (dy, y, dx))]
 
 
-_registers = functools.partial(in_registers, backward_in_registers, config_for)
-_too_long = row_limit(LONGEST.get)
+_registers = functools.partial(in_registers, backward_in_registers, backward_config_for)
+_too_long = row_limit(BACKWARD_LONGEST.get)
 
 BACKWARD = Ladder(
     "softmax_backward",

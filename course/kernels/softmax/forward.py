@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -25,9 +24,19 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
+from course.heuristics.softmax import (
+    LONGEST,
+    MOST_IN_CLUSTER,
+    SHIFTED,
+    VECTOR,
+    SoftmaxConfig,
+    begins_early,
+    by_cluster,
+    cluster_config,
+    config_for,
+)
 from course.kernels.arrays import (
     NUMBA_TYPES,
-    VECTOR,
     Array,
     address_of,
     alike,
@@ -251,119 +260,6 @@ def online(dtype: str, threads: int, aligned: bool) -> Callable:
 # --- step 3: the row in registers -----------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class SoftmaxConfig:
-    """What is tuned."""
-
-    row_threads: int  # that share a row: a power of two, 2 to 1,024 of a block; to 32 by shuffles
-    rows: int  # of a block; rows x row_threads is a multiple of 32
-    accesses: int  # loads of four elements that a thread has in flight: its whole part of the row
-    blocks: int = 1  # that share a row, as a cluster; row_threads are those of all of them
-
-    def unguarded(self, columns: int, access: str) -> int:
-        """Loads of a thread that are inside a row of this length for every thread."""
-        if access == "single":
-            return min(columns // self.row_threads, self.accesses * VECTOR)
-        return min(columns // (self.row_threads * VECTOR), self.accesses)
-
-
-#: By how a thread accesses its part of a row, see `part_of_row`, and bytes of an element: accesses
-#: of four elements that it has at most, up to as many threads as a warp has and beyond, and threads
-#: of all rows up to which few rows have more threads each. Measured on an H200.
-TUNED = {
-    ("aligned", 2): (3, 6, 1 << 16), ("aligned", 4): (3, 4, 1 << 16),
-    ("shifted", 2): (7, 7, 1 << 17), ("shifted", 4): (7, 7, 1 << 17),
-    ("single", 2): (1, 8, 1 << 17), ("single", 4): (1, 4, 13 << 14),
-}  # fmt: skip
-SHIFTED = 5000  # columns from which "shifted" is faster than "single"
-FEWEST_THREADS, MOST_THREADS = 2, 1024  # that share a row
-#: Threads of a block, at least; and of more rows than `MANY` threads have: a new block can begin
-#: about every nanosecond.
-BLOCK, LARGE_BLOCK, MANY = 128, 256, 1 << 17
-#: Columns up to which a warp has a row, since it needs no barrier, however few rows there are.
-BARRIER = 640
-#: Few rows, of no more bytes, have fewer threads each, of no more accesses, so that so many
-#: launches have registers `at_once`: the next wait beside the one that runs. Where several warps
-#: share an aligned row, all rows have so many threads at most.
-TOGETHER, BESIDE, BESIDE_BYTES, BESIDE_ACCESSES = 8, 20 << 10, 9 << 18, 12
-MULTIPROCESSORS = 132  # of an H200
-#: Threads of all rows that begin anywhere up to which none has more accesses.
-FEW, FEW_ACCESSES = 9 << 15, 4
-#: Where more launches have registers, and fewer than `TOGETHER`, one that begins early finds few
-#: multiprocessors free, on which its blocks are crowded: it begins when the one in front is done.
-#: But where they are a whole number, nearly, or rows are short.
-CROWDED, WHOLE = 2.5, (3, 3.2)
-
-
-def reach(columns: int, access: str) -> int:
-    """Columns of accesses of four that hold a row wherever it begins."""
-    return columns + (VECTOR - 1 if access == "shifted" else 0)
-
-
-def threads_for(columns: int, in_warp: int, most: int) -> int:
-    """The fewest threads of a row that have at most so many accesses, up to a warp's and beyond."""
-    threads = FEWEST_THREADS
-    while threads < WARP and threads * in_warp * VECTOR < columns:
-        threads *= 2
-    while threads < MOST_THREADS and threads * most * VECTOR < columns:
-        threads *= 2
-    return threads
-
-
-def config_of(threads: int, columns: int, access: str, rows: int) -> SoftmaxConfig:
-    """The config of so many threads a row."""
-    block = LARGE_BLOCK if rows * threads > MANY else BLOCK
-    if access != "aligned" and threads > WARP:  # no warp waits for those of many other rows
-        block = BLOCK if rows * threads <= 8 * MANY else threads
-    accesses = ceil_div(reach(columns, access), threads * VECTOR)
-    return SoftmaxConfig(threads, max(1, block // threads), accesses)
-
-
-def at_once(threads: int, columns: int, access: str, rows: int, arrays: int = 1) -> float:
-    """Launches of rows of so many threads that an H200 has registers for: elements of arrays, some
-    more, and what guards them. One that begins early does when all blocks of the one in front have.
-    """
-    elements = VECTOR * ceil_div(reach(columns, access), threads * VECTOR)
-    more = 12 if threads <= WARP else 16 if access == "aligned" else 20
-    if access != "aligned" and elements - columns // threads > 2:
-        more += 4
-    blocks = min(256 // (8 * ceil_div(arrays * elements + more, 8)), 8)  # of eight warps
-    return MULTIPROCESSORS * blocks * 8 * WARP / (rows * threads)
-
-
-def beside(threads: int, columns: int, access: str, rows: int) -> bool:
-    """Whether the next launches wait beside one of so many threads a row."""
-    if access == "aligned" and threads > WARP:
-        return rows * threads <= BESIDE
-    return at_once(threads, columns, access, rows) >= TOGETHER
-
-
-def config_for(
-    columns: int, access: str = "aligned", size: int = 4, rows: int = 4096
-) -> SoftmaxConfig:
-    """The config for rows of so many elements of `size` bytes."""
-    in_warp, most, limit = TUNED[access, size]
-    held = reach(columns, access)
-    threads = threads_for(held, in_warp, most)
-    if threads <= WARP and held <= BARRIER:
-        return config_of(threads, columns, access, rows)
-    fewer = max(threads, 2 * WARP if access == "single" else 0)
-    fewest = max(2 * WARP, 2 * held / (VECTOR * BESIDE_ACCESSES))
-    while not beside(fewer, columns, access, rows) and fewer >= fewest:
-        fewer //= 2
-    if beside(fewer, columns, access, rows) and rows * columns * size <= BESIDE_BYTES:
-        config = config_of(fewer, columns, access, rows)
-        if rows * fewer <= MULTIPROCESSORS * BLOCK or fewer > 2 * WARP:
-            return config
-        return replace(config, rows=LARGE_BLOCK // fewer)  # no multiprocessor has two blocks
-    if not beside(threads, columns, access, rows):
-        while MOST_THREADS > threads < held / VECTOR and 2 * rows * threads <= (
-            FEW if access == "single" and held > VECTOR * FEW_ACCESSES * threads else limit
-        ):
-            threads *= 2
-    return config_of(threads, columns, access, rows)
-
-
 @functools.cache
 def part_of_row(
     config: SoftmaxConfig, access: str, unguarded: int
@@ -446,9 +342,6 @@ def part_of_row(
     return first_of, load_row, inside, store_row
 
 
-#: Elements of the longest row, by alignment: 1,024 threads have 64 registers each, and where single
-#: elements are read, more of them hold addresses.
-LONGEST = {True: 32_768, False: 16_384}
 #: Registers of a thread of a cluster with so few accesses, of 16 bits, which need no more: three
 #: blocks of 512 threads are on a multiprocessor, not two; while one waits for its cluster two read
 #: or write.
@@ -546,6 +439,11 @@ class RowProblem(NamedTuple):
         """How kernels in registers access rows: see `part_of_row`."""
         return "aligned" if self.aligned else "shifted" if self.shifted else "single"
 
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return 4 if self.dtype == "float32" else 2
+
 
 def _three_passes(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
     return [Launch(softmax_three_passes, problem.rows, THREADS, (x, out))]
@@ -562,14 +460,10 @@ def in_registers(
 ) -> list[Launch]:
     """The launch of a kernel in registers, by the config of (columns, access, bytes, rows)."""
     rows, columns, dtype, access = *problem[:3], problem.access
-    config = config_of_rows(columns, access, 4 if dtype == "float32" else 2, rows)
+    config = config_of_rows(columns, access, problem.size, rows)
     kernel = make(dtype, config, access, config.unguarded(columns, access))
     grid, threads = ceil_div(rows, config.rows) * config.blocks, config.row_threads
-    launches = at_once(threads, columns, access, rows, len(arrays) - 1)
-    crowded = CROWDED < launches < TOGETHER and not WHOLE[0] <= launches < WHOLE[1]
-    short = problem.aligned and columns <= WARP * VECTOR * FEW_ACCESSES or threads < WARP
-    few = beside(threads, columns, access, rows) or threads == MOST_THREADS
-    early = short or few or not crowded
+    early = begins_early(threads, columns, access, rows, len(arrays) - 1)
     return [Launch(kernel, grid, (threads // config.blocks, config.rows), arrays, early=early)]
 
 
@@ -578,26 +472,7 @@ _too_long = row_limit(LONGEST.get)
 
 # --- long rows, and few of them -------------------------------------------------------------------
 
-#: Blocks of a row and their threads, the first that hold it: several of them on a multiprocessor,
-#: so that one reads while another writes. Measured on an H200.
-CLUSTERS, CLUSTER_ACCESSES = ((4, 256), (8, 256), (8, 512), (8, 1024)), 8
-#: Of rows this long a cluster is faster, if a multiprocessor is left for each of four blocks; of
-#: narrow ones, of 16 bits and no longer than that, if two are.
-LONG, NARROW = 12_288, 16_384
-
-
-def cluster_config(columns: int, access: str, *_: int) -> SoftmaxConfig:
-    """The config of the smallest cluster that holds rows of so many elements."""
-    held = reach(columns, access)
-    blocks, threads = next(
-        (blocks, threads) for blocks, threads in CLUSTERS
-        if blocks * threads * CLUSTER_ACCESSES * VECTOR >= held
-    )  # fmt: skip
-    return SoftmaxConfig(blocks * threads, 1, ceil_div(held, blocks * threads * VECTOR), blocks)
-
-
 _clusters = functools.partial(in_registers, registers, cluster_config)
-MOST_IN_CLUSTER = math.prod(CLUSTERS[-1]) * CLUSTER_ACCESSES * VECTOR
 _beyond = row_limit({True: MOST_IN_CLUSTER, False: MOST_IN_CLUSTER - (VECTOR - 1)}.get)
 
 
@@ -606,8 +481,7 @@ def _no_cluster(problem: RowProblem) -> str:
 
 
 def _best(problem: RowProblem) -> str:
-    blocks = 8 if problem.dtype != "float32" and problem.columns <= NARROW else 4
-    few = blocks * problem.rows <= multiprocessors() and problem.columns > LONG
+    few = by_cluster(problem.rows, problem.columns, problem.size, multiprocessors())
     if (few or _too_long(problem)) and not LADDER["clusters"].lacks(problem):
         return "clusters"
     return "online" if _too_long(problem) else "registers"

@@ -5,6 +5,7 @@ import pytest
 
 from course import trace
 from course.compiler.facts import compiled
+from course.heuristics import softmax as heuristics
 from course.kernels.softmax import forward, softmax
 from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.contract import checked, in_float64, typed
@@ -53,7 +54,7 @@ def test_a_sum_of_bfloat16_is_float32():
 
 
 def test_registers_reads_whole_rows_in_whole_sectors(rng):
-    x, config = rng.normal(0, 3, (4, 1536)).astype(np.float32), forward.config_for(1536)
+    x, config = rng.normal(0, 3, (4, 1536)).astype(np.float32), heuristics.config_for(1536)
     kernel = forward.registers("float32", config, "aligned")
     grid = 4 // config.rows, (config.row_threads, config.rows)
     report = trace(kernel, *grid, x, np.empty_like(x))
@@ -61,34 +62,20 @@ def test_registers_reads_whole_rows_in_whole_sectors(rng):
     assert report.total("global", "store").sectors == x.nbytes / 32
 
 
-@pytest.mark.parametrize(("access", "size"), forward.TUNED)
-def test_every_length_has_a_config_that_holds_it(rng, access, size):
-    for columns in range(1, forward.LONGEST[access == "aligned"] + 1):
-        rows = int(2 ** rng.uniform(0, 18))
-        config = forward.config_for(columns, access, size, rows)
-        threads, held = config.row_threads, columns + (3 if access == "shifted" else 0)
-        assert held <= threads * config.accesses * forward.VECTOR
-        assert threads * config.rows in range(32, 1025, 32)
-        assert config.accesses <= (12 if threads < 1024 else 8)
-        few = forward.BARRIER < columns and rows * columns * size <= forward.BESIDE_BYTES
-        if few and threads <= 64 and forward.beside(threads, columns, access, rows):
-            assert rows <= config.rows * forward.MULTIPROCESSORS
-
-
 @needs_compiler
 @pytest.mark.parametrize("access", ["aligned", "shifted", "single"])
 def test_the_longest_rows_in_registers_leave_a_block_that_can_be_launched(access):
-    longest = forward.LONGEST[access == "aligned"]
-    kernel = forward.registers("float32", forward.config_for(longest, access), access)
+    longest = heuristics.LONGEST[access == "aligned"]
+    kernel = forward.registers("float32", heuristics.config_for(longest, access), access)
     facts = compiled(kernel, "void(float32[:, :], float32[:, :])", "sm_90")
-    assert facts.registers * forward.config_for(longest, access).row_threads <= 65_536
+    assert facts.registers * heuristics.config_for(longest, access).row_threads <= 65_536
     assert facts.local_bytes == facts.spills == 0
 
 
 @needs_compiler
 @pytest.mark.parametrize("columns", [16_640, 40_960, 74_248])
 def test_three_blocks_of_a_cluster_are_on_a_multiprocessor_where_few_registers_do(columns):
-    config = forward.cluster_config(columns, "aligned")
+    config = heuristics.cluster_config(columns, "aligned")
     kernel = forward.registers("float16", config, "aligned", config.unguarded(columns, "aligned"))
     facts = compiled(kernel, "void(float16[:, ::1], float16[:, ::1])", "sm_90")
     assert config.accesses == forward.THIN_ACCESSES and facts.registers <= forward.THIN
@@ -99,16 +86,16 @@ def test_three_blocks_of_a_cluster_are_on_a_multiprocessor_where_few_registers_d
 @pytest.mark.parametrize(("access", "threads"), [("aligned", 32), ("single", 32), ("single", 64)])
 def test_eight_launches_of_few_rows_have_registers(rng, access, threads):
     columns = int(rng.integers(161, 384)) * 4 - (access == "single")
-    config = forward.SoftmaxConfig(threads, 4, -(-columns // (4 * threads)))
+    config = heuristics.SoftmaxConfig(threads, 4, -(-columns // (4 * threads)))
     kernel = forward.registers("float16", config, access, config.unguarded(columns, access))
     facts = compiled(kernel, "void(float16[:, ::1], float16[:, ::1])", "sm_90")
     blocks = 132 * min(65_536 // (256 * -(-facts.registers // 8) * 8), 8)  # of eight warps
-    assert not forward.beside(threads, columns, access, blocks * 32 // threads + 1)
+    assert not heuristics.beside(threads, columns, access, blocks * 32 // threads + 1)
 
 
 @needs_compiler
 def test_a_power_is_one_instruction():
-    types, config = "void(float32[:, :], float32[:, :])", forward.config_for(1000)
+    types, config = "void(float32[:, :], float32[:, :])", heuristics.config_for(1000)
     for kernel in (forward.registers("float32", config, "aligned"),
                    forward.online("float32", 256, True)):  # fmt: skip
         assert "ex2.approx.ftz" in (ptx := compiled(kernel, types, "sm_90").ptx)

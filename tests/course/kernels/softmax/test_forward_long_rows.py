@@ -5,10 +5,10 @@ import pytest
 
 from course import gpu
 from course.backend import cuda
+from course.heuristics.softmax import BACKWARD_LONGEST, SHIFTED
 from course.kernels.arrays import address_of
 from course.kernels.softmax import softmax, softmax_backward
-from course.kernels.softmax.backward import LONGEST
-from course.kernels.softmax.forward import SHIFTED, RowProblem
+from course.kernels.softmax.forward import RowProblem
 from tests.course.kernels.contract import Laid, checked, typed, watched
 
 ARRAYS = {softmax: ("x",), softmax_backward: ("dy", "y")}
@@ -25,7 +25,7 @@ def between(values, dtype, width, begin):
 
 def drawn(rng, call, dtype, rows, together):
     """Check a call; return how its arrays' rows are accessed, alike more often than not if so."""
-    names, columns = ARRAYS[call], int(rng.integers(SHIFTED - 9, LONGEST[False] + 1))
+    names, columns = ARRAYS[call], int(rng.integers(SHIFTED - 9, BACKWARD_LONGEST[False] + 1))
     count, y = len(names) + 1, rng.dirichlet(np.full(columns, 0.3), rows)
     begins = rng.integers(0, 3, count) * 4 if together else rng.integers(0, 9, count)
     widths = columns + 9 + (rng.integers(0, 9) if together else rng.integers(0, 9, count))
