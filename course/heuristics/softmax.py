@@ -46,9 +46,9 @@ BLOCK, LARGE_BLOCK, MANY = 128, 256, 1 << 17
 BARRIER = 640
 #: Few rows, of no more bytes, have fewer threads each, of no more accesses, so that so many
 #: launches have registers `at_once`: the next wait beside the one that runs. Where several warps
-#: share an aligned row, all rows have so many threads at most.
+#: share an aligned row, all rows have so many threads at most, on an H200.
 TOGETHER, BESIDE, BESIDE_BYTES, BESIDE_ACCESSES = 8, 20 << 10, 9 << 18, 12
-MULTIPROCESSORS = 132  # of an H200
+H200 = 132  # its multiprocessors
 #: Threads of all rows that begin anywhere up to which none has more accesses.
 FEW, FEW_ACCESSES = 9 << 15, 4
 #: Where more launches have registers, and fewer than `TOGETHER`, one that begins early finds few
@@ -81,8 +81,10 @@ def config_of(threads: int, columns: int, access: str, rows: int) -> SoftmaxConf
     return SoftmaxConfig(threads, max(1, block // threads), accesses)
 
 
-def at_once(threads: int, columns: int, access: str, rows: int, arrays: int = 1) -> float:
-    """Launches of rows of so many threads that an H200 has registers for: elements of arrays, some
+def at_once(
+    threads: int, columns: int, access: str, rows: int, multiprocessors: int, arrays: int = 1
+) -> float:
+    """Launches of rows of so many threads that a GPU has registers for: elements of arrays, some
     more, and what guards them. One that begins early does when all blocks of the one in front have.
     """
     elements = VECTOR * ceil_div(reach(columns, access), threads * VECTOR)
@@ -90,20 +92,25 @@ def at_once(threads: int, columns: int, access: str, rows: int, arrays: int = 1)
     if access != "aligned" and elements - columns // threads > 2:
         more += 4
     blocks = min(256 // (8 * ceil_div(arrays * elements + more, 8)), 8)  # of eight warps
-    return MULTIPROCESSORS * blocks * 8 * WARP / (rows * threads)
+    return multiprocessors * blocks * 8 * WARP / (rows * threads)
 
 
-def beside(threads: int, columns: int, access: str, rows: int) -> bool:
+def beside(threads: int, columns: int, access: str, rows: int, multiprocessors: int = H200) -> bool:
     """Whether the next launches wait beside one of so many threads a row."""
     if access == "aligned" and threads > WARP:
-        return rows * threads <= BESIDE
-    return at_once(threads, columns, access, rows) >= TOGETHER
+        return rows * threads * H200 <= BESIDE * multiprocessors
+    return at_once(threads, columns, access, rows, multiprocessors) >= TOGETHER
 
 
 def config_for(
-    columns: int, access: str = "aligned", size: int = 4, rows: int = 4096
-) -> SoftmaxConfig:
+    columns: int, access: str = "aligned", size: int = 4, rows: int = 4096,
+    multiprocessors: int = H200,
+) -> SoftmaxConfig:  # fmt: skip
     """The config for rows of so many elements of `size` bytes."""
+
+    def waiting(threads: int) -> bool:
+        return beside(threads, columns, access, rows, multiprocessors)
+
     in_warp, most, limit = TUNED[access, size]
     held = reach(columns, access)
     threads = threads_for(held, in_warp, most)
@@ -111,14 +118,14 @@ def config_for(
         return config_of(threads, columns, access, rows)
     fewer = max(threads, 2 * WARP if access == "single" else 0)
     fewest = max(2 * WARP, 2 * held / (VECTOR * BESIDE_ACCESSES))
-    while not beside(fewer, columns, access, rows) and fewer >= fewest:
+    while not waiting(fewer) and fewer >= fewest:
         fewer //= 2
-    if beside(fewer, columns, access, rows) and rows * columns * size <= BESIDE_BYTES:
+    if waiting(fewer) and rows * columns * size <= BESIDE_BYTES:
         config = config_of(fewer, columns, access, rows)
-        if rows * fewer <= MULTIPROCESSORS * BLOCK or fewer > 2 * WARP:
+        if rows * fewer <= multiprocessors * BLOCK or fewer > 2 * WARP:
             return config
         return replace(config, rows=LARGE_BLOCK // fewer)  # no multiprocessor has two blocks
-    if not beside(threads, columns, access, rows):
+    if not waiting(threads):
         while MOST_THREADS > threads < held / VECTOR and 2 * rows * threads <= (
             FEW if access == "single" and held > VECTOR * FEW_ACCESSES * threads else limit
         ):
@@ -126,12 +133,14 @@ def config_for(
     return config_of(threads, columns, access, rows)
 
 
-def begins_early(threads: int, columns: int, access: str, rows: int, arrays: int = 1) -> bool:
+def begins_early(
+    threads: int, columns: int, access: str, rows: int, multiprocessors: int, arrays: int = 1
+) -> bool:
     """Whether a launch of so many threads a row should begin before the one in front is done."""
-    launches = at_once(threads, columns, access, rows, arrays)
+    launches = at_once(threads, columns, access, rows, multiprocessors, arrays)
     crowded = CROWDED < launches < TOGETHER and not WHOLE[0] <= launches < WHOLE[1]
     short = access == "aligned" and columns <= WARP * VECTOR * FEW_ACCESSES or threads < WARP
-    few = beside(threads, columns, access, rows) or threads == MOST_THREADS
+    few = beside(threads, columns, access, rows, multiprocessors) or threads == MOST_THREADS
     return short or few or not crowded
 
 
@@ -174,7 +183,7 @@ BACKWARD_LONGEST = {True: 16_384, False: 8192}
 
 
 def backward_config_for(
-    columns: int, access: str = "aligned", size: int = 4, rows: int = 4096
+    columns: int, access: str = "aligned", size: int = 4, rows: int = 4096, *_: int
 ) -> SoftmaxConfig:
     """The config of the gradient, for rows of so many elements of `size` bytes."""
     most, held = MOST_ACCESSES[size], reach(columns, access)

@@ -458,12 +458,12 @@ def _online(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
 def in_registers(
     make: Callable, config_of_rows: Callable, problem: RowProblem, *arrays: Array
 ) -> list[Launch]:
-    """The launch of a kernel in registers, by the config of (columns, access, bytes, rows)."""
+    """The launch of a kernel in registers, by what gives the config of rows."""
     rows, columns, dtype, access = *problem[:3], problem.access
-    config = config_of_rows(columns, access, problem.size, rows)
+    config = config_of_rows(columns, access, problem.size, rows, multiprocessors())
     kernel = make(dtype, config, access, config.unguarded(columns, access))
     grid, threads = ceil_div(rows, config.rows) * config.blocks, config.row_threads
-    early = begins_early(threads, columns, access, rows, len(arrays) - 1)
+    early = begins_early(threads, columns, access, rows, multiprocessors(), len(arrays) - 1)
     return [Launch(kernel, grid, (threads // config.blocks, config.rows), arrays, early=early)]
 
 
