@@ -106,7 +106,9 @@ class Scheduler:
         self._saving: dict[int, int] = {}  # buffers, and chunks of them that are being written
         self._computed: dict[int, list[tuple[float, float, float]]] = {}  # images, their measures
         self._stopped = False
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        # for whom there is work: each piece wakes as many threads as can take it
+        self._for_hands, self._for_gpus = (threading.Condition(self._lock) for _ in range(2))
         self._finished: queue.SimpleQueue[list[Done] | None] = queue.SimpleQueue()
         self.buffers: SharedBuffers | None = None
         chunk = GPU_CHUNK if self.gpus else CHUNK
@@ -155,18 +157,18 @@ class Scheduler:
 
     def stop(self, error: BaseException | None = None) -> None:
         """End all processes and threads; one that feeds a GPU ends after the stack it is at."""
-        with self._changed:
+        with self._lock:
             if self._stopped:
                 return
             self._stopped, self.error = True, error
-            self._changed.notify_all()
+            self._wake_all()
         self._finished.put(None)
         if self.workers is not None:
             self.workers.stop()
 
     def slowest(self) -> str | None:
         """The stage that takes most of the time; None as long as nothing is done."""
-        with self._changed:
+        with self._lock:
             seconds = Counter(self.seconds)
         gpu = seconds.pop("gpu", 0.0) / self.feeders
         total = sum(seconds.values())
@@ -228,7 +230,7 @@ class Scheduler:
             except (Ended, OSError) as error:
                 answer = Answer(error=error)
             short = self._take(work, answer)
-            with self._changed:
+            with self._lock:
                 if short and self._hands > 1 and not self._stopped:
                     return self._end(hand)
 
@@ -236,11 +238,15 @@ class Scheduler:
         """Go on with a process less: what it had of memory is another's."""
         self._hands -= 1
         hand.close()
-        self._changed.notify_all()
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        self._for_hands.notify_all()
+        self._for_gpus.notify_all()
 
     def _next(self, hand: Hand | None = None, wait: bool = True) -> Work | None:
         """The next chunk, first one that waits to be written; None when all is done."""
-        with self._changed:
+        with self._lock:
             while not self._stopped and self._left:
                 if self._works:
                     return replace(self._works.popleft(), good=self.shown.first)
@@ -260,7 +266,7 @@ class Scheduler:
                     continue
                 if not wait:
                     return None
-                self._changed.wait()
+                self._for_hands.wait()
         return None
 
     def _free_buffer(self) -> int | None:
@@ -281,14 +287,14 @@ class Scheduler:
         chunks = self._chunks(items)
         self._filling[buffer] = _Filling(len(chunks), [])
         self._works.extend(Work("fill", chunk, buffer) for chunk in chunks)
-        self._changed.notify_all()
+        self._for_hands.notify(len(chunks) - 1)  # the first is for who opens it
 
     def _chunks(self, items: list[Item]) -> list[list[Item]]:
         return [items[start : start + self._chunk] for start in range(0, len(items), self._chunk)]
 
     def _take(self, work: Work, answer: Answer) -> bool:
         """Take an answer; whether the machine was short of something."""
-        with self._changed:
+        with self._lock:
             self.seconds.update(answer.seconds)
             if answer.error is not None:
                 return self._lost(work, answer.error)
@@ -307,7 +313,7 @@ class Scheduler:
                 chunks = self._chunks(work.items)
                 self._saving[work.buffer] = len(chunks)
                 self._works.extendleft(Work("save", chunk, work.buffer) for chunk in chunks)
-                self._changed.notify_all()
+                self._for_hands.notify(len(chunks))
             else:
                 self._finish(
                     [
@@ -327,7 +333,7 @@ class Scheduler:
         self._left -= len(found)
         self._finished.put(found)
         if not self._left:
-            self._changed.notify_all()
+            self._wake_all()
             if self._failed:
                 self.stop(_missed(self._failed))
 
@@ -339,16 +345,19 @@ class Scheduler:
         del self._filling[buffer]
         if filling.good:
             self._filled.append((buffer, sorted(filling.good, key=lambda item: item[0])))
+            self._for_gpus.notify()
         else:
-            self._free.append(buffer)
-        self._changed.notify_all()
+            self._add_free(buffer)
+
+    def _add_free(self, buffer: int) -> None:
+        self._free.append(buffer)
+        self._for_hands.notify()
 
     def _chunk_saved(self, buffer: int) -> None:
         self._saving[buffer] -= 1
         if not self._saving[buffer]:
             del self._saving[buffer]
-            self._free.append(buffer)
-            self._changed.notify_all()
+            self._add_free(buffer)
 
     def _lost(self, work: Work, error: BaseException) -> bool:
         """Have images done again, later; whether the machine was short of something.
@@ -378,7 +387,7 @@ class Scheduler:
             self._chunk_saved(work.buffer)
         if self._in_a_row >= MOST_IN_A_ROW or (self._failed and not self._left):
             self.stop(_missed(self._failed or [(tasks[0], error)]))
-        self._changed.notify_all()
+        self._wake_all()
         return short
 
     # ------------------------------------------------------------------ work for GPUs
@@ -416,11 +425,11 @@ class Scheduler:
         raise ChildProcessError(f"the process that works for a GPU {how}, twice over one stack")
 
     def _next_filled(self) -> tuple[int, list[Item]] | None:
-        with self._changed:
+        with self._lock:
             while not self._stopped and self._left:
                 if self._filled:
                     return self._filled.popleft()
-                self._changed.wait()
+                self._for_gpus.wait()
         return None
 
     def _compute(self, compute: Compute, buffer: int, items: list[Item]) -> None:
