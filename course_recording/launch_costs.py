@@ -26,17 +26,18 @@ import dataclasses
 import importlib
 import itertools
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
 from course.backend import one_line
 from course.dispatch import graphs
-from course.kernels.steps import configured, one_call
+from course.kernels.steps import Launch, configured, one_call
 from course.measure import event_clock
 from course.measure.event_clock import is_torch
 from course.measure.roofline import bound, kinds, refuse_impossible
 from course.measure.timing import Timing, timing_of
+from course_recording import peers
 from course_recording.frame import judged
 
 TOGETHER = 20  # calls in the larger graph
@@ -108,6 +109,27 @@ def variant(
     return timing
 
 
+def step(
+    bench: Any, kernel: str, name: str, launches: Callable[[], Iterable[Launch]], args: tuple,
+    **given: Any,
+) -> None:  # fmt: skip
+    """`variant` of a ladder's step: ``launches()`` of `args`, whose last receives the result."""
+
+    def queued(stream: Any) -> Callable[..., None]:
+        return one_call(configured(launches(), stream), args)
+
+    variant(bench, kernel, name, queued(0), args, out=args[-1], queued=queued, **given)
+
+
+def torch_and_compiled(
+    bench: Any, kernel: str, call: Callable[..., Any], args: tuple, **given: Any
+) -> None:
+    """`variant` of PyTorch's `call`, as it is and compiled."""
+    variant(bench, kernel, "torch", call, args, **given)
+    if made := peers.torch_compiled(bench, call, *args):
+        variant(bench, kernel, "torch.compile", made, args, **given)
+
+
 class Rows:
     """The rows of a program."""
 
@@ -156,12 +178,10 @@ def captured(
     cupy = bench.peer("cupy")
     if cupy is None:
         return None
-    made = tuple(
-        captured_by_cupy(cupy, bench.cuda, call if queued is None else queued, args, calls,
-                         numba=queued is not None)
+    return tuple(
+        captured_by_cupy(cupy, bench.cuda, queued or call, args, calls, numba=queued is not None)
         for calls in (1, TOGETHER)
-    )  # fmt: skip
-    return made
+    )
 
 
 def captured_by_cupy(

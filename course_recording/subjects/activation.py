@@ -6,10 +6,12 @@ program has the rows of `course_recording.launch_costs`, too.
 """
 
 import math
+from functools import partial
 
 import numpy as np
 
 from course.kernels.activation import EACH, GRADIENT, LADDER, each, multiply, sigmoid
+from course.kernels.steps import Launch
 from course_recording import launch_costs, peers
 
 SMALL = 1 << 20  # the size of the first version's micro-benchmark
@@ -75,35 +77,19 @@ def one_size(bench, x, grad, stored):
 
 def ours(bench, kernel, name, method, args, given):
     """A step of the course's ladder; the last of `args` receives the result."""
-
-    def queued(stream):
-        ladder = LADDER if len(args) == 2 else GRADIENT
-        (launch,) = ladder.launches(*args, name=name, method=method)
-        return launch.configured(stream)
-
-    launch_costs.variant(
-        bench, kernel, method, queued(0), args, out=args[-1], queued=queued, **given
-    )
+    ladder = LADDER if len(args) == 2 else GRADIENT
+    launches = partial(ladder.launches, *args, name=name, method=method)
+    launch_costs.step(bench, kernel, method, launches, args, **given)
 
 
 def two_kernels(bench, there, out, given):
     """Swish as its formula says: first the sigmoid of everything, then the product."""
     between = bench.cuda.device_array(there.size, there.dtype)
-    grid = -(-there.size // EACH)
-
-    def queued(stream):
-        first, second = each(sigmoid)[grid, EACH, stream], multiply[grid, EACH, stream]
-
-        def call(x, between, out):
-            first(x, between)
-            second(x, between, out)
-
-        return call
-
-    args = there, between, out
-    launch_costs.variant(
-        bench, "silu", "two kernels", queued(0), args, out=out, queued=queued, **given
-    )
+    grid, args = (-(-there.size // EACH),), (there, between, out)
+    launches = [
+        Launch(each(sigmoid), grid, (EACH,), args[:2]), Launch(multiply, grid, (EACH,), args)
+    ]  # fmt: skip
+    launch_costs.step(bench, "silu", "two kernels", lambda: launches, args, **given)
 
 
 def peers_forward(bench, name, x, given):
@@ -122,10 +108,9 @@ def peers_forward(bench, name, x, given):
         "gelu tanh": {"torch": lambda x: functions.gelu(x, approximate="tanh")},
         "silu": {"torch": functions.silu, "torch, two kernels": lambda x: x * torch.sigmoid(x)},
     }[name]
+    launch_costs.torch_and_compiled(bench, name, programs.pop("torch"), (there,), **given)
     for label, call in programs.items():
         launch_costs.variant(bench, name, label, call, (there,), **given)
-    if made := peers.torch_compiled(bench, programs["torch"], there):
-        launch_costs.variant(bench, name, "torch.compile", made, (there,), **given)
     if name != "gelu tanh" and (triton := peers.triton_programs(bench)):
         pair = there, torch.empty_like(there)
         launch_costs.variant(

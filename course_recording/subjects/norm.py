@@ -7,13 +7,15 @@ launches decide: there every program has the rows of `course_recording.launch_co
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from course.kernels.norm.backward import BACKWARD
 from course.kernels.norm.first_steps import REGISTERS
 from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, prepared
 from course.kernels.norm.registers import short_config
-from course.kernels.steps import configured, hopper_refusal, one_call, shared_memory_limit
+from course.kernels.steps import hopper_refusal, one_call, shared_memory_limit
 from course_recording import launch_costs, peers
 from course_recording.peers import cuda_cpp as cuda_cpp_norm
 
@@ -137,12 +139,8 @@ def beside(bench, data, activation, expected):
             y = torch.nn.functional.layer_norm(x, x.shape[-1:], gamma, beta, EPS)
             return torch.nn.functional.gelu(y) if gelu else y
 
-        launch_costs.variant(bench, name, "torch", eager, tensors, expected=expected, **work)
         torch.compiler.reset()  # it counts recompilations, and gives up after a few row lengths
-        if compiled := peers.torch_compiled(bench, eager, *tensors):
-            launch_costs.variant(
-                bench, name, "torch.compile", compiled, tensors, expected=expected, **work
-            )
+        launch_costs.torch_and_compiled(bench, name, eager, tensors, expected=expected, **work)
         if peers.triton_programs(bench):
             from course_recording.peers import triton
 
@@ -198,15 +196,10 @@ def backward(bench, data):
     dx = bench.cuda.device_array(dy.shape, dy.dtype)
     sums = [bench.cuda.device_array(dy.shape[1], dy.dtype) for _ in range(2)]
     for method in BACKWARD:
-
-        def queued(stream, method=method):
-            arrays, options = (*there, None, dx, *sums), {"eps": EPS, "activation": None}
-            return all_of(configured(BACKWARD.launches(*arrays, method=method, **options), stream))
-
-        launch_costs.variant(
-            bench, "layer norm backward", method, queued(0), (*there, dx), out=dx, queued=queued,
-            **work,
-        )  # fmt: skip
+        launches = partial(
+            BACKWARD.launches, *there, None, dx, *sums, eps=EPS, activation=None, method=method
+        )
+        launch_costs.step(bench, "layer norm backward", method, launches, (*there, dx), **work)
     if torch := bench.peer("torch"):
         tensors = [torch.from_numpy(array).cuda() for array in (dy, *data)]
         size = [dy.shape[1]]
@@ -219,18 +212,3 @@ def backward(bench, data):
 
         arguments = (*tensors[:2], *moments, *tensors[2:])
         launch_costs.variant(bench, "layer norm backward", "torch", eager, arguments, **work)
-
-
-def all_of(launches):
-    """The launches of a backward pass as a function of (dy, x, gamma, dx); sums stay.
-
-    The first takes (dy, x, gamma, beta, eps, dx, ...), one of the others dy and x once more.
-    """
-    (first, (_, _, _, beta, eps, _, *scratch)), *rest = launches
-
-    def call(dy, x, gamma, dx):
-        first(dy, x, gamma, beta, eps, dx, *scratch)
-        for launch, arguments in rest:
-            launch(*((dy, x, *arguments[2:]) if len(arguments) == 6 else arguments))
-
-    return call

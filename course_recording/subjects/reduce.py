@@ -5,10 +5,11 @@ result must be exact; how far each step is off with fractions is kept apart. At 
 launches decide: there every program has the rows of `course_recording.launch_costs`, too.
 """
 
+from functools import partial
+
 import numpy as np
 
 from course.kernels import reduce, softmax
-from course.kernels.steps import configured, one_call
 from course_recording import launch_costs, peers
 
 SMALL, ORIGINAL = 1 << 20, (4096, 1024)  # where launches are taken apart
@@ -41,28 +42,20 @@ def one_reduction(bench, size, kind):
     work = {"expected": np.array([found]), "shape": str(size), "limit": 0, "bytes": x.nbytes}
     work["small"] = size == SMALL
     for name in reduce.LADDER:
-
-        def queued(stream, name=name):
-            launches = reduce.LADDER.launches(there, out, kind=kind, method=name)
-            return one_call(configured(launches, stream), (there, out))
-
-        launch_costs.variant(
-            bench, kind, name, queued(0), (there, out), out=out, queued=queued, **work
-        )
+        launches = partial(reduce.LADDER.launches, there, out, kind=kind, method=name)
+        launch_costs.step(bench, kind, name, launches, (there, out), **work)
     if cupy := bench.peer("cupy"):
         there = (cupy.asarray(x),)
         launch_costs.variant(
             bench, kind, "cupy", lambda x: getattr(x, kind)().reshape(1), there, **work
         )
     if torch := bench.peer("torch"):
-        one = torch.from_numpy(x).cuda()
 
         def torch_call(x):
             return getattr(x, kind)().reshape(1)
 
-        launch_costs.variant(bench, kind, "torch", torch_call, (one,), **work)
-        if made := peers.torch_compiled(bench, torch_call, one):
-            launch_costs.variant(bench, kind, "torch.compile", made, (one,), **work)
+        one = torch.from_numpy(x).cuda()
+        launch_costs.torch_and_compiled(bench, kind, torch_call, (one,), **work)
 
 
 def fractions(bench, size):
@@ -94,14 +87,8 @@ def one_softmax(bench, rows, columns, stored):
         if wrong := softmax.LADDER[name].lacks(problem):
             bench.note(f"{name} left out: it {wrong}")
             continue
-
-        def queued(stream, name=name):
-            (launch,) = softmax.LADDER.launches(there, out, method=name)
-            return launch.configured(stream)
-
-        launch_costs.variant(
-            bench, "softmax", name, queued(0), (there, out), out=out, queued=queued, **work
-        )
+        launches = partial(softmax.LADDER.launches, there, out, method=name)
+        launch_costs.step(bench, "softmax", name, launches, (there, out), **work)
     softmax_gradient(bench, library, expected, work)
     if torch is None:
         return
@@ -110,9 +97,7 @@ def one_softmax(bench, rows, columns, stored):
     def torch_call(x):
         return torch.softmax(x, -1)
 
-    launch_costs.variant(bench, "softmax", "torch", torch_call, (one,), **work)
-    if made := peers.torch_compiled(bench, torch_call, one):
-        launch_costs.variant(bench, "softmax", "torch.compile", made, (one,), **work)
+    launch_costs.torch_and_compiled(bench, "softmax", torch_call, (one,), **work)
     if triton := peers.triton_programs(bench):
         pair = one, torch.empty_like(one)
         launch_costs.variant(bench, "softmax", "Triton", triton.softmax, pair, out=pair[1], **work)
@@ -128,20 +113,12 @@ def softmax_gradient(bench, library, result, work):
     work = work | {"expected": expected, "bytes": 3 * y.nbytes}
     args = (*map(bench.cuda.to_device, (dy, y)), bench.cuda.device_array(y.shape, y.dtype))
     for name in softmax.BACKWARD:
-
-        def queued(stream, name=name):
-            (launch,) = softmax.BACKWARD.launches(*args, method=name)
-            return launch.configured(stream)
-
-        launch_costs.variant(
-            bench, "softmax gradient", name, queued(0), args, out=args[-1], queued=queued, **work
-        )
+        launches = partial(softmax.BACKWARD.launches, *args, method=name)
+        launch_costs.step(bench, "softmax gradient", name, launches, args, **work)
     if torch := bench.peer("torch"):
         pair = tuple(torch.from_numpy(array).cuda() for array in (dy, y))
 
         def torch_call(dy, y):
             return torch.ops.aten._softmax_backward_data(dy, y, -1, y.dtype)
 
-        launch_costs.variant(bench, "softmax gradient", "torch", torch_call, pair, **work)
-        if made := peers.torch_compiled(bench, torch_call, *pair):
-            launch_costs.variant(bench, "softmax gradient", "torch.compile", made, pair, **work)
+        launch_costs.torch_and_compiled(bench, "softmax gradient", torch_call, pair, **work)
