@@ -37,7 +37,7 @@ from course.measure import event_clock
 from course.measure.event_clock import is_torch
 from course.measure.roofline import bound, kinds, refuse_impossible
 from course.measure.timing import Timing, timing_of
-from course_recording import peers
+from course_recording import interleaved, peers
 from course_recording.frame import judged
 
 TOGETHER = 20  # calls in the larger graph
@@ -228,17 +228,8 @@ def captured_by_torch(
     torch: ModuleType, program: Callable[..., Any], args: tuple[Any, ...], calls: int = 1
 ) -> Captured:
     """A CUDA graph of some calls, after a warm-up on another stream; as `captured_by_cupy`."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            program(*args)
-    torch.cuda.current_stream().wait_stream(side)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        outputs = [program(*args) for _ in range(calls)]
-    torch.cuda.synchronize()
+    outputs: list[Any] = []
+    graph = interleaved.captured(torch, lambda _: outputs.append(program(*args)), calls, 2)
 
     def replay(used: Any = (program, args, outputs)) -> None:
         graph.replay()

@@ -25,6 +25,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -89,17 +90,13 @@ def ways_of_numba(bench, values: np.ndarray) -> Iterator[Way]:
     x, buffer = cuda.to_device(values), cuda.device_array(n, np.float32)
     launch = double[-(-n // THREADS), THREADS]
 
-    def each_call(x):
-        out = cuda.device_array(n, np.float32)
+    def doubled(x, out=None):
+        out = cuda.device_array(n, np.float32) if out is None else out
         launch(x, out)
         return out
 
-    def again(x, out):
-        launch(x, out)
-        return out
-
-    yield Way("Numba, each call", each_call, (x,))
-    yield Way("Numba, one buffer", again, (x, buffer), buffer)
+    yield Way("Numba, each call", doubled, (x,))
+    yield Way("Numba, one buffer", doubled, (x, buffer), buffer)
 
 
 def ways_of_cupy(bench, values: np.ndarray) -> Iterator[Way]:
@@ -111,21 +108,15 @@ def ways_of_cupy(bench, values: np.ndarray) -> Iterator[Way]:
     buffer = cupy.empty_like(x)
     two = np.float32(2)
 
-    def without_pool():
-        return cupy.cuda.using_allocator(None)
-
-    def with_pool():
-        return cupy.cuda.using_allocator(pool.malloc)
-
-    def anew(x):
-        return cupy.multiply(x, two)
-
-    def again(x, out):
+    def double(x, out=None):
         return cupy.multiply(x, two, out=out)
 
-    yield Way("CuPy, each call", anew, (x,), within=without_pool)
-    yield Way("CuPy, pool", anew, (x,), empty=pool.free_all_blocks, within=with_pool)
-    yield Way("CuPy, one buffer", again, (x, buffer), buffer)
+    without_pool, with_pool = (
+        partial(cupy.cuda.using_allocator, its) for its in (None, pool.malloc)
+    )
+    yield Way("CuPy, each call", double, (x,), within=without_pool)
+    yield Way("CuPy, pool", double, (x,), empty=pool.free_all_blocks, within=with_pool)
+    yield Way("CuPy, one buffer", double, (x, buffer), buffer)
 
 
 def ways_of_torch(bench, values: np.ndarray) -> Iterator[Way]:
@@ -136,14 +127,11 @@ def ways_of_torch(bench, values: np.ndarray) -> Iterator[Way]:
     x = torch.from_numpy(values).cuda()
     buffer = torch.empty_like(x)
 
-    def anew(x):
-        return torch.mul(x, 2)
-
-    def again(x, out):
+    def double(x, out=None):
         return torch.mul(x, 2, out=out)
 
-    yield Way("PyTorch, pool", anew, (x,), empty=torch.cuda.empty_cache)
-    yield Way("PyTorch, one buffer", again, (x, buffer), buffer)
+    yield Way("PyTorch, pool", double, (x,), empty=torch.cuda.empty_cache)
+    yield Way("PyTorch, one buffer", double, (x, buffer), buffer)
 
 
 # ---------------------------------------------------------------------- clocks
@@ -178,9 +166,7 @@ def by_the_wall(way: Way) -> dict[str, list[float]]:
 
     clock.warm_up(itertools.repeat(once))
     found = {"call": sampled(lambda: clock.wall(once), CALLS, SECONDS, clock.now)}
-    found["in a row"] = sampled(
-        lambda: clock.wall(several) / IN_A_ROW, CALLS, SECONDS, clock.now
-    )  # fmt: skip
+    found["in a row"] = sampled(lambda: clock.wall(several) / IN_A_ROW, CALLS, SECONDS, clock.now)
     if way.empty is not None:
         found["first"] = []
         for _ in range(5):

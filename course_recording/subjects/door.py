@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,12 +62,8 @@ def _calls(bench: Any, name: str) -> Iterator[tuple[str, Call]]:
     make = placed(name, library)
     x, dy, y = (make(bench.random(ROWS, COLUMNS)) for _ in range(3))
     gamma, beta = (make(bench.random(COLUMNS)) for _ in range(2))
-    u, s, vt = (
-        make(bench.random(SIDE, SIDE)),
-        make(bench.random(SIDE)),
-        make(bench.random(SIDE, SIDE)),
-    )
-    image = make(bench.random(SIDE, SIDE))
+    u, vt, image = (make(bench.random(SIDE, SIDE)) for _ in range(3))
+    s = make(bench.random(SIDE))
     title = TITLES[name]
 
     def titled(what: str, call: Call) -> tuple[str, Call]:
@@ -204,23 +201,15 @@ def through(bench: Any) -> None:
             continue
         make = placed(name, library)
         x, out = make(values), make(np.zeros_like(values))
-        for what, call in (("layer_norm", _norm), ("softmax", _softmax), ("activation", _gelu)):
-            title = TITLES[name]
+        for function in (layer_norm, softmax, activation):
+            what = f"{function.__name__}, {TITLES[name]}"
             try:
-                timing = bench.time(call, (x, out), bytes=work, name=f"{what}, {title}")
+                timing = bench.time(partial(_into, function), (x, out), bytes=work, name=what)
             except Exception as problem:  # the others are still measured
-                bench.fail(f"{what}, {title}", problem)
+                bench.fail(what, problem)
                 continue
-            bench.row("door", f"{what}, {title}", f"{LARGE}x{LARGE}", "float32", timing)
+            bench.row("door", what, f"{LARGE}x{LARGE}", "float32", timing)
 
 
-def _norm(x: Any, out: Any) -> None:
-    layer_norm(x, out=out)
-
-
-def _softmax(x: Any, out: Any) -> None:
-    softmax(x, out=out)
-
-
-def _gelu(x: Any, out: Any) -> None:
-    activation(x, out=out)
+def _into(function: Callable[..., Any], x: Any, out: Any) -> None:
+    function(x, out=out)

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import partial
 
 import numpy as np
 
@@ -160,13 +161,8 @@ def copies_in_and_out(bench):
     """What goes in and out for one image: the whole factors, or what is needed of them."""
     cuda = bench.cuda
     u, vt = bench.random(SIZE, SIZE), bench.random(SIZE, SIZE)
-    few = np.ascontiguousarray(u[:, :RANK]), vt[:RANK]
-    pinned = [cuda.pinned_array(part.shape, np.float32) for part in few]
-    for memory, part in zip(pinned, few, strict=True):
-        memory[:] = part
-    image = np.zeros((SIZE, SIZE), np.float32)
-    pinned_image = cuda.pinned_array(image.shape, np.float32)
-    pinned_image[:] = 0
+    few, image = (np.ascontiguousarray(u[:, :RANK]), vt[:RANK]), np.zeros((SIZE, SIZE), np.float32)
+    *pinned, pinned_image = in_pinned_memory(cuda, (*few, image))
     out = cuda.to_device(image)
     for name, parts in (
         ("in, whole factors, pageable", (u, vt)),
@@ -174,17 +170,27 @@ def copies_in_and_out(bench):
         ("in, k columns and rows, pinned", pinned),
     ):
         there = [cuda.device_array(part.shape, np.float32) for part in parts]
-
-        def copy_in(parts=parts, there=there):
-            for memory, part in zip(there, parts, strict=True):
-                memory.copy_to_device(part)
-
-        keep_copy(bench, name, copy_in, sum(part.nbytes for part in parts))
+        copy = partial(copy_in, there, parts)
+        keep_copy(bench, name, copy, sum(part.nbytes for part in parts))
     keep_copy(bench, "out, pageable", lambda: out.copy_to_host(image), image.nbytes)
     keep_copy(bench, "out, pinned", lambda: out.copy_to_host(pinned_image), image.nbytes)
     keep_copy(bench, "out, into a new array each time", lambda: out.copy_to_host(), image.nbytes)
     keep_copy(bench, "k columns put in order on the host",
               lambda: np.ascontiguousarray(u[:, :RANK]), 2 * few[0].nbytes)  # fmt: skip
+
+
+def in_pinned_memory(cuda, parts):
+    """Copies of float32 arrays in pinned memory."""
+    found = [cuda.pinned_array(part.shape, np.float32) for part in parts]
+    for memory, part in zip(found, parts, strict=True):
+        memory[:] = part
+    return found
+
+
+def copy_in(there, parts):
+    """Copy arrays to those on the device."""
+    for memory, part in zip(there, parts, strict=True):
+        memory.copy_to_device(part)
 
 
 def keep_copy(bench, name, call, size):
@@ -225,27 +231,21 @@ def crossing(bench):
         error = bench.check(launch, args, (u.astype(np.float64) * s) @ vt, out=out)
         bench.figure("crossing", "kernel", shape, "float32", "error", "relative", error)
 
-        pinned = [cuda.pinned_array(part.shape, np.float32) for part in (u, s, vt, image)]
-        for memory, part in zip(pinned, (u, s, vt, image), strict=True):
-            memory[:] = part
+        pinned = in_pinned_memory(cuda, (u, s, vt, image))
 
-        def copy_in(parts, there=there):
-            for memory, part in zip(there, parts, strict=True):
-                memory.copy_to_device(part)
-
-        def whole(parts, image, copy_in=copy_in, launch=launch, args=args):
-            copy_in(parts)
+        def whole(parts, image, there=there, launch=launch, args=args):
+            copy_in(there, parts)
             launch(*args)
             args[-1].copy_to_host(image)
 
         programs = {
-            "NumPy": lambda a=(u, s, vt, k): cpu.reconstruct_matmul(*a),
-            "Numba threads": lambda a=(u, s, vt, k): cpu.reconstruct_parallel(*a),
-            "kernel, launch and wait": lambda launch=launch, args=args: launch(*args),
-            "copies in": lambda go=copy_in, a=(u, s, vt): go(a),
-            "copy out": lambda out=out, image=image: out.copy_to_host(image),
-            "kernel and copies": lambda go=whole, a=((u, s, vt), image): go(*a),
-            "kernel and copies, pinned": lambda go=whole, a=(pinned[:3], pinned[3]): go(*a),
+            "NumPy": partial(cpu.reconstruct_matmul, u, s, vt, k),
+            "Numba threads": partial(cpu.reconstruct_parallel, u, s, vt, k),
+            "kernel, launch and wait": partial(launch, *args),
+            "copies in": partial(copy_in, there, (u, s, vt)),
+            "copy out": partial(out.copy_to_host, image),
+            "kernel and copies": partial(whole, (u, s, vt), image),
+            "kernel and copies, pinned": partial(whole, pinned[:3], pinned[3]),
         }
         if cupy:
 
