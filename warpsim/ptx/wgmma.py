@@ -253,11 +253,8 @@ def _multiply(layout: str, sums: types.UniTuple, b: types.Array, depth: int = DE
 
 
 def _products(name: str, sums, a, a_index, b, *_) -> str | None:
-    columns = 2 * len(sums)
     if a.dtype != b.dtype:
         return f"{name} multiplies arrays of one type, not {a.dtype} with {b.dtype}"
-    if name in ("wgmma_nn", "wgmma_tn") and columns % 64:
-        return f"{name} makes a multiple of 64 columns, not {columns}: b lies in pieces of 64"
     return None
 
 

@@ -63,8 +63,7 @@ class GemmConfig(NamedTuple):
     """How a block's tile is made."""
 
     consumers: int  # warpgroups that multiply, 64 rows of results each
-    # of the tile: 64 to 256, a multiple of 16; of 64, where neighbours of b lie along them
-    columns: int
+    columns: int  # of the tile: 64 to 256, a multiple of 16
     stages: int  # tiles of both factors, 64 deep, that are in flight
     # tiles of the results that a block takes, one after the other; 3 for more. Results of an only
     # tile lie where the factors' tiles were; of one or two a box is stored when it is there
@@ -78,14 +77,16 @@ class GemmConfig(NamedTuple):
     # two blocks, a cluster, have tiles one below the other. Each loads half of their common tile
     # of b, to both: L2 is read less
     paired: bool = False
+    boxed: bool = False  # neighbours of b lie along the columns: they come in whole boxes of 64
 
     rows = property(lambda self: 64 * self.consumers)
     threads = property(lambda self: GROUP * self.consumers + 32)
     boxes = property(lambda self: ceil_div(self.columns, 64))
-    stage = property(lambda self: (self.rows + self.columns) * DEPTH)  # elements
+    loaded = property(lambda self: 64 * self.boxes if self.boxed else self.columns)  # of b
+    stage = property(lambda self: (self.rows + self.loaded) * DEPTH)  # elements
     ring = property(
         lambda self: ring(
-            self.stages, 2 * DEPTH * self.rows, 2 * DEPTH * self.columns,
+            self.stages, 2 * DEPTH * self.rows, 2 * DEPTH * self.loaded,
             4 * self.consumers * (1 + self.paired),
         )
     )  # fmt: skip  # a warp each releases a stage
@@ -112,7 +113,7 @@ def stage_loader(layout: str, config: GemmConfig) -> Callable:
     Neighbours that lie along the results come in boxes of 64.
     """
     transpose_a, transpose_b = layout[0] == "t", layout[1] == "n"
-    CONSUMERS, TILE_N, STAGE, TILE_M = config.consumers, config.columns, config.stage, config.rows
+    CONSUMERS, BOXES, STAGE, TILE_M = config.consumers, config.boxes, config.stage, config.rows
     paired, HALF = config.paired, config.columns // 2
 
     @cuda.jit(device=True, inline="always")
@@ -126,7 +127,7 @@ def stage_loader(layout: str, config: GemmConfig) -> Callable:
             tma_load(tiles, at, a, (row, k), full, stage)
         at = int32(at + TILE_M * DEPTH)
         if transpose_b:
-            for p in range(TILE_N // 64):
+            for p in range(BOXES):
                 place = (k, int32(column + 64 * p))
                 if not paired:
                     tma_load(tiles, int32(at + BOX * p), b, place, full, stage)
@@ -192,7 +193,7 @@ def gemm(
     the rows 64 w to 64 w + 63 of a tile.
     Memory: a tile is read once for all of its results; TMA makes zeros of what lies outside.
     """
-    CONSUMERS, TILE_N, STAGES, waves, added, partial, swapped, by_threads, paired = config
+    CONSUMERS, TILE_N, STAGES, waves, added, partial, swapped, by_threads, paired, _ = config
     load_stage = stage_loader(layout, config)
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
     store_sums = epilogue.store_epilogue(element, activation, biased, added, TILE_N, BOX, norm)
