@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from course import backend
-from course.kernels.gemm.choice import config_for
+from course.heuristics.gemm import config_for
 from course.kernels.gemm.half import gemm
 from course.kernels.steps import ceil_div, multiprocessors
 from course_recording.frame import compiled_facts

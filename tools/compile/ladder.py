@@ -17,7 +17,7 @@ from numba import types
 from course.compiler.facts import Compiled, CompilerMissing, compiled
 from course.compiler.together import compiled_together
 from course.files import write_whole
-from course.kernels.gemm.tiles import DEPTH
+from course.heuristics.gemm import DEPTH
 from course.kernels.reconstruct import warpgroups
 from course.kernels.reconstruct.ladder import (
     LADDER,

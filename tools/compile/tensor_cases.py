@@ -12,12 +12,12 @@ from typing import Any
 from numba import types
 
 from course.heuristics.attention import LONG, LONGER, config_for
+from course.heuristics.gemm import ThinConfig, partial_tile, staged_config
 from course.heuristics.reconstruct import WARPGROUP_CONFIGS
 from course.kernels.attention import first_steps, online
 from course.kernels.attention.ladder import SIZES
 from course.kernels.attention.warpgroups import warpgroups as attention_by_warpgroups
 from course.kernels.gemm import (
-    choice,
     half,
     mma_sync,
     padding,
@@ -40,7 +40,7 @@ from warpsim.ptx.tma import TensorMapType
 
 f4, i4, i8, u4 = types.float32, types.int32, types.int64, types.uint32
 EPILOGUES = (("", False), ("gelu", True), ("gelu tanh", True))
-SHAPES = [choice.staged_config(*its) for its in (
+SHAPES = [staged_config(*its) for its in (
     (2, 256, 3), (2, 192, 3, True), (2, 128, 2, True), (1, 192, 2), (1, 64, 1), (2, 256, 1),
     (1, 256, 1, True), (1, 112, 1, True),
 )]  # fmt: skip
@@ -50,23 +50,23 @@ WARP_SPECIALISED = [
      ("float16", "bfloat16")[n % 2], EPILOGUES[n // 2 % 3])
     for n, shape in enumerate(SHAPES)
 ]  # fmt: skip
-WARP_SPECIALISED += [(choice.staged_config(2, 256, 3, True), "nt", "bfloat16", EPILOGUES[1])]
-WARP_SPECIALISED += [(choice.staged_config(2, 240, 1), "nt", "float16", EPILOGUES[2])]
+WARP_SPECIALISED += [(staged_config(2, 256, 3, True), "nt", "bfloat16", EPILOGUES[1])]
+WARP_SPECIALISED += [(staged_config(2, 240, 1), "nt", "float16", EPILOGUES[2])]
 WARP_SPECIALISED += [
-    (choice.staged_config(2, 256, 3)._replace(**{how: True}), layout, "bfloat16", EPILOGUES[1])
+    (staged_config(2, 256, 3)._replace(**{how: True}), layout, "bfloat16", EPILOGUES[1])
     for how, layout in (("paired", "nt"), ("paired", "nn"), ("by_threads", "nn"))
 ]
-SPLIT = choice.staged_config(2, 160, 1, True, 2)
+SPLIT = staged_config(2, 160, 1, True, 2)
 #: Layout and tile of products whose sums are stored as they are.
 PARTIAL = [
-    (layout, choice.partial_tile(*its)) for layout, its in (
+    (layout, partial_tile(*its)) for layout, its in (
         ("nt", (2, 256, 3)), ("nn", (1, 64, 1)), ("nt", (1, 112, 1)), ("tt", (2, 144, 1, True)),
         ("tn", (2, 192, 3, True)),
     )
 ]  # fmt: skip
 #: Whether neighbours lie along the depth, in both factors, and the tile, past shared memory.
 THIN = [
-    (along, thin.ThinConfig(*its)) for along, its in (
+    (along, ThinConfig(*its)) for along, its in (
         ((True, True), (4, 2, 8, 1)), ((True, False), (1, 1, 8, 1)), ((False, True), (2, 4, 2, 4)),
         ((False, False), (4, 1, 8, 1)), ((True, False), (4, 4, 4, 1)),
     )

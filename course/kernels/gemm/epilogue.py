@@ -24,13 +24,13 @@ from typing import Any, NamedTuple
 from numba import float32, int32, uint16, uint32, uint64
 
 from course.backend import cuda
+from course.heuristics.gemm import PAIR
 from course.kernels.gemm.tiles import ACTIVATIONS, PACK, UNPACK
 from course.kernels.steps import ceil_div
 from course.kernels.warps import lanes_sum
 from warpsim.ptx import ldmatrix4, load, load2, load4, stmatrix4, store, store2, store4
 
 ROWS = 2, 8  # of a lane's sums in a warp's 16 rows, and how far they are apart
-PAIR = 2  # numbers of a column, at most, that its results need
 ZERO = float32(0)
 
 

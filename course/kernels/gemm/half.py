@@ -18,7 +18,7 @@ method     a block                                   needs
 "wgmma" and "tma" are the steps of the ladder between them, to be read and timed: as "roles", of
 float16, in the layout "nt", with nothing after the product.
 
-"auto" takes what the models of `course.kernels.gemm.choice` have the shortest time for. Lesson 17,
+"auto" takes what the models of `course.heuristics.gemm` have the shortest time for. Lesson 17,
 section 12, shows what all that takes, and a call with NumPy's arrays, and the first one of a
 process.
 """
@@ -36,9 +36,10 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
+from course.heuristics import gemm as heuristics
+from course.heuristics.gemm import DEPTH, SPLITS, GemmConfig, Sizes, config_for
 from course.kernels.arrays import Array, address_of, as_words, flat, holds, in_order
 from course.kernels.gemm import (
-    choice,
     mma_sync,
     padding,
     partial,
@@ -48,10 +49,8 @@ from course.kernels.gemm import (
     warp_specialised,
     wgmma,
 )
-from course.kernels.gemm.choice import SPLITS, Sizes, config_for
 from course.kernels.gemm.epilogue import NO_NORM, Norm
-from course.kernels.gemm.tiles import ACTIVATIONS, DEPTH, ROW_GROUP, or_anything
-from course.kernels.gemm.warp_specialised import GemmConfig
+from course.kernels.gemm.tiles import ACTIVATIONS, ROW_GROUP, or_anything
 from course.kernels.steps import (
     Ladder,
     Launch,
@@ -206,7 +205,7 @@ def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Arra
     how = p.layout, p.dtype, config
     if splits > 1:
         kernel = split_k.gemm(*how, splits, *p.epilogue[:2], norm)
-        size = split_k.shared_bytes(config, splits)
+        size = config.split(splits)[2]
         return Launch(kernel, (splits, down, across), config.threads, arguments, size)
     down = round_up(down, 1 + config.paired)
     grid = (down, across) if config.waves == 1 else min(down * across, _blocks(config))
@@ -256,7 +255,7 @@ def _sizes_of(p: GemmProblem) -> Sizes:
 
 
 def _thin(p, *arrays, **_):
-    plan = choice.thin_plan(_sizes_of(p))
+    plan = heuristics.thin_plan(_sizes_of(p))
     return thin.launches(*plan[2:5], p, *arrays)
 
 
@@ -268,7 +267,7 @@ def _small_refusal(p):
 
 
 def _partial(p, *arrays, **_):
-    plan = choice.partial_plan(_sizes_of(p))
+    plan = heuristics.partial_plan(_sizes_of(p))
     return partial_launches(plan.config, plan.splits, p, *arrays, copied=plan.copied)
 
 
@@ -292,7 +291,7 @@ def _best(p):
         return "plain"
     if not LADDER["roles"].lacks(p):
         methods.append("stored")
-    return choice.plan_for(_sizes_of(p), tuple(methods)).method
+    return heuristics.plan_for(_sizes_of(p), tuple(methods)).method
 
 
 LADDER_ONLY = ("wgmma", "tma")  # steps to be read and timed, with nothing after the product

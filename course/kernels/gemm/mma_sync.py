@@ -14,7 +14,8 @@ from collections.abc import Callable
 from numba import float32, int32, uint32
 
 from course.backend import cuda
-from course.kernels.gemm.tiles import DEPTH, ELEMENTS, epilogue, tile_coordinates
+from course.heuristics.gemm import DEPTH
+from course.kernels.gemm.tiles import ELEMENTS, epilogue, tile_coordinates
 from warpsim.ptx import (
     commit_copies,
     copy8_async,

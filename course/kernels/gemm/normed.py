@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from course.heuristics.gemm import SPLITS, GemmConfig, config_for
 from course.kernels.arrays import Array, as_words
-from course.kernels.gemm.choice import SPLITS, config_for
 from course.kernels.gemm.epilogue import Norm
 from course.kernels.gemm.half import GemmProblem, launch_of
-from course.kernels.gemm.warp_specialised import GemmConfig
 from course.kernels.steps import Launch, ceil_div, multiprocessors
 
 #: How many blocks may share the depth of a tile, by the method of `course.kernels.gemm.half`.

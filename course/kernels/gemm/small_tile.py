@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from numba import float32, int32, uint32, uint64
 
 from course.backend import cuda
+from course.heuristics.small_gemm import DEEP
 from course.kernels.steps import ceil_div
 from course.kernels.warps import ALL, WARP
 from warpsim.ptx import load, load2, load4, mma_tf32, store2, store4
@@ -35,7 +36,6 @@ from warpsim.ptx import load, load2, load4, mma_tf32, store2, store4
 PRECISIONS = ("tf32x3", "tf32", "float32")
 ZERO = float32(0)
 LEVEL = 2**13  # TF32 has 13 bits of fraction fewer than float32
-DEEP = 16  # along the depth, of one round of a warp
 STRIDE, PAUSE = 16, 400  # of what is awaited: rows from lane to lane; nanoseconds between looks
 
 

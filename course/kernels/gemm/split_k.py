@@ -15,10 +15,11 @@ from collections.abc import Callable
 from numba import float32, int32, uint64
 
 from course.backend import cuda
+from course.heuristics.gemm import DEPTH, GROUP, PAIR, GemmConfig
 from course.kernels.gemm import epilogue
-from course.kernels.gemm.epilogue import NO_NORM, PAIR, Norm
-from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile
-from course.kernels.gemm.warp_specialised import BOX, GROUP, WGMMA, GemmConfig, stage_loader
+from course.kernels.gemm.epilogue import NO_NORM, Norm
+from course.kernels.gemm.tiles import ELEMENTS, clamp_tile
+from course.kernels.gemm.warp_specialised import BOX, WGMMA, ring_of, stage_loader
 from warpsim.ptx import (
     cluster,
     cluster_barrier,
@@ -48,21 +49,6 @@ from warpsim.ptx import (
 WARP = 16  # rows of a warp's results
 
 
-def results_at(config: GemmConfig) -> int:
-    """Where a block's results begin, in elements: beyond its tiles, or later its sums, there."""
-    return max(config.stages * config.stage, 2 * config.rows * config.columns)
-
-
-def shared_bytes(config: GemmConfig, splits: int) -> int:
-    """Bytes of a block: tiles or sums, and results."""
-    return bias_at(config, splits) + 4 * PAIR * config.consumers * config.columns
-
-
-def bias_at(config: GemmConfig, splits: int) -> int:
-    """Where, in bytes, what columns need begins, float32, of each warpgroup."""
-    return 2 * (results_at(config) + config.rows // splits * 64 * config.boxes)
-
-
 @functools.cache
 def gemm(
     layout: str, element: str, config: GemmConfig, splits: int, activation: str = "",
@@ -82,12 +68,12 @@ def gemm(
     fetch_bias, keep_bias = epilogue.bias_of(TILE_N, biased, norm)
     read_sums, deviations, write_sums = epilogue.row_sums(norm)
     NORMED, COUNTS, KEPT = norm.parts > 0, norm.counts, norm.kept
-    BIAS = bias_at(config, splits) // 4
     TILE_M, STAGE, THREADS = config.rows, config.stage, config.threads
     load_stage = stage_loader(layout, config)
     UP_A = 7 if layout == "tn" else 0  # TMA begins at multiples of 16 bytes of a row
-    init, producer_acquire, consumer_wait, consumer_release, advance = config.ring
-    SUMS, BOXES, RESULTS = TILE_N // 2, config.boxes, results_at(config)
+    init, producer_acquire, consumer_wait, consumer_release, advance = ring_of(config)
+    SUMS, BOXES, (RESULTS, behind, _) = TILE_N // 2, config.boxes, config.split(splits)
+    BIAS = behind // 4
     OWN_WARPS = 4 * CONSUMERS // splits  # warps whose results a block has
     OWN, LAST = BOXES * WARP * 64, TILE_N // 16 - 4
 

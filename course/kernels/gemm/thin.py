@@ -13,33 +13,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from numba import float32, int32, uint32, uint64
 
 from course.backend import cuda
+from course.heuristics.gemm import CHUNK, ThinConfig
 from course.kernels.arrays import Array, address_of, as_words, flat
 from course.kernels.gemm import partial
 from course.kernels.gemm.tiles import ELEMENTS, epilogue, or_anything
 from course.kernels.steps import Launch, ceil_div
 from warpsim.ptx import grid_dependency_wait, load, load2, load4, mma_bf16, mma_f16, quotient, store
 
-CHUNK = 32  # of the depth, that a warp takes at a time: two products of 16
 NEAR = 8  # elements behind a chunk's that a wide access may touch
-
-
-class ThinConfig(NamedTuple):
-    """How a block's tiles are made."""
-
-    down: int  # products of 16 x 8 of a warp along the wide side, 1, 2 or 4
-    across: int  # and along the other
-    deep: int  # warps that share the depth of a tile
-    beside: int  # tiles of a block, along the wide side
-
-    warps = property(lambda self: self.deep * self.beside)
-    wide = property(lambda self: 16 * self.down)  # results of a tile
-    thin = property(lambda self: 8 * self.across)
 
 
 @functools.cache

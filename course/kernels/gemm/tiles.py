@@ -15,7 +15,6 @@ from course.kernels.arrays import Array, flat
 from warpsim.ptx import load, pack_bf16, pack_f16, quotient, unpack_bf16, unpack_f16
 from warpsim.ptx.bfloat16 import bfloat16
 
-DEPTH = 64  # of a tile: 128 bytes of a row
 ROW_GROUP = 16  # rows of tiles that are walked together
 ELEMENTS = {"float16": types.float16, "bfloat16": bfloat16}
 PACK = {"float16": pack_f16, "bfloat16": pack_bf16}

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from numba.types import float16, float32, int32, uint64
 
 from course.backend import cuda
+from course.heuristics.gemm import DEPTH
 from course.kernels.gemm.ring import ring
-from course.kernels.gemm.tiles import DEPTH, tile_coordinates
+from course.kernels.gemm.tiles import tile_coordinates
 from course.kernels.gemm.wgmma import (
     SIDE,
     STAGE,

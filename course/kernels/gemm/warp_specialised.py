@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
 
 from numba import float32, int32, uint64
 
 from course.backend import cuda
+from course.heuristics.gemm import DEPTH, GROUP, PAIR, GemmConfig
 from course.kernels.gemm import epilogue
-from course.kernels.gemm.epilogue import NO_NORM, PAIR, Norm, store_rows
-from course.kernels.gemm.ring import ring
-from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile, tile_coordinates
-from course.kernels.steps import ceil_div
+from course.kernels.gemm.epilogue import NO_NORM, Norm, store_rows
+from course.kernels.gemm.ring import Ring, ring
+from course.kernels.gemm.tiles import ELEMENTS, clamp_tile, tile_coordinates
 from warpsim.ptx import (
     cluster,
     cluster_barrier,
@@ -55,54 +54,13 @@ from warpsim.ptx import (
 
 WGMMA = {"nt": wgmma_nt, "nn": wgmma_nn, "tn": wgmma_tn, "tt": wgmma_tt}
 BOX = 64 * DEPTH  # elements of 64 rows of 128 bytes
-GROUP = 128  # threads of a warpgroup
 BOTH = 3  # blocks of a pair, a bit each
 
 
-class GemmConfig(NamedTuple):
-    """How a block's tile is made."""
-
-    consumers: int  # warpgroups that multiply, 64 rows of results each
-    columns: int  # of the tile: 64 to 256, a multiple of 16
-    stages: int  # tiles of both factors, 64 deep, that are in flight
-    # tiles of the results that a block takes, one after the other; 3 for more. Results of an only
-    # tile lie where the factors' tiles were; of one or two a box is stored when it is there
-    waves: int = 3
-    # a residual is added. It is prefetched, so no tile of the factors can lie there
-    added: bool = False
-    # sums are stored as they are, see `course.kernels.gemm.partial`: parts of the depth are tiles
-    partial: bool = False
-    swapped: bool = False  # partial sums are stored transposed: the factors have changed places
-    by_threads: bool = False  # rows of results begin anywhere, where TMA does not store them
-    # two blocks, a cluster, have tiles one below the other. Each loads half of their common tile
-    # of b, to both: L2 is read less
-    paired: bool = False
-    boxed: bool = False  # neighbours of b lie along the columns: they come in whole boxes of 64
-
-    rows = property(lambda self: 64 * self.consumers)
-    threads = property(lambda self: GROUP * self.consumers + 32)
-    boxes = property(lambda self: ceil_div(self.columns, 64))
-    loaded = property(lambda self: 64 * self.boxes if self.boxed else self.columns)  # of b
-    stage = property(lambda self: (self.rows + self.loaded) * DEPTH)  # elements
-    ring = property(
-        lambda self: ring(
-            self.stages, 2 * DEPTH * self.rows, 2 * DEPTH * self.loaded,
-            4 * self.consumers * (1 + self.paired),
-        )
-    )  # fmt: skip  # a warp each releases a stage
-    own_results = property(  # beside the factors' tiles
-        lambda self: not self.partial and (self.waves > 1 or self.added)
-    )
-    results = property(lambda self: self.own_results * self.stages * self.stage)  # begin there
-    tiled = property(
-        lambda self: 2 * max(
-            self.stages * self.stage,
-            not self.partial and self.results + self.rows * 64 * self.boxes,
-        )
-    )  # fmt: skip
-    shared = property(  # bytes; behind the tiles is what columns need, float32, of each warpgroup
-        lambda self: self.tiled + (not self.partial) * 4 * PAIR * self.consumers * self.columns
-    )
+def ring_of(config: GemmConfig) -> Ring:
+    """The ring of a tile's stages, which each warp of both blocks of a pair releases."""
+    arrivals = 4 * config.consumers * (1 + config.paired)
+    return ring(config.stages, 2 * DEPTH * config.rows, 2 * DEPTH * config.loaded, arrivals)
 
 
 @functools.cache
@@ -206,7 +164,7 @@ def gemm(
     TILE_M, STAGE = config.rows, config.stage
     # TMA begins at multiples of 16 bytes of a row, and partial sums are stored in pairs
     UP_A, UP_B = (7 if layout[0] == "t" else 0), (7 if layout[1] == "n" or partial else 0)
-    init, producer_acquire, consumer_wait, consumer_release, advance = config.ring
+    init, producer_acquire, consumer_wait, consumer_release, advance = ring_of(config)
     RESULTS, BOXES, SUMS = config.results, config.boxes, TILE_N // 2
     PARTS, PREFETCH_AT = (
         (2, 0 if one_tile else 2) if added else (1, 0)

@@ -17,7 +17,8 @@ import numpy as np
 from numba.types import float16, float32, int32
 
 from course.backend import cuda
-from course.kernels.gemm.tiles import DEPTH, ROW_GROUP, tile_coordinates
+from course.heuristics.gemm import DEPTH
+from course.kernels.gemm.tiles import ROW_GROUP, tile_coordinates
 from course.kernels.steps import Launch, ceil_div
 from warpsim.ptx import (
     commit_copies,

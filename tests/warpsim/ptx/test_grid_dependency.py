@@ -10,9 +10,9 @@ from numba import float32, types
 from course import backend, cuda, trace
 from course.compiler.facts import compiled
 from course.dispatch import prepared as launches
+from course.heuristics.gemm import ThinConfig, staged_config
 from course.kernels.attention.warpgroups import Config, warpgroups
 from course.kernels.gemm import (
-    choice,
     gemv,
     mma_sync,
     padding,
@@ -80,13 +80,13 @@ def test_only_a_kernel_that_waits_may_begin_early(capability, monkeypatch):
 
 
 def test_all_launches_of_a_vision_transformer_wait():
-    tile = choice.staged_config(1, 64, 1)
+    tile = staged_config(1, 64, 1)
     kernels = [
         warpgroups("float16", Config(1, 64, 1, 64)),
         warp_specialised.gemm("nt", "float16", tile), split_k.gemm("nt", "float16", tile, 2),
         mma_sync.gemm("nt", "float16", "copied"), wide("float16", 768), gather(True, True),
         gemv.gemv("float16", True), padding.pad(), partial.finish("float16", ("", True, True), 1),
-        thin.gemm("float16", (True, True), (True, True), False, thin.ThinConfig(1, 1, 8, 1), None),
+        thin.gemm("float16", (True, True), (True, True), False, ThinConfig(1, 1, 8, 1), None),
     ]  # fmt: skip
     for kernel in kernels:
         function = getattr(kernel, "py_func", None) or kernel.function

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from course import backend, cuda
+from course.heuristics.gemm import SPLITS, GemmConfig
 from course.kernels.gemm import half
-from course.kernels.gemm.choice import SPLITS, config_for
 from course.kernels.gemm.float32 import matmul
 from course.kernels.gemm.half import LADDER, GemmProblem, launch_of
-from course.kernels.gemm.warp_specialised import GemmConfig
 from tests.course.kernels.gemm.factors import Product
 from warpsim.ptx import TensorMap
 from warpsim.ptx.bfloat16 import BFLOAT16
@@ -85,19 +84,6 @@ def test_an_older_numba_cuda_is_refused_in_one_sentence_and_auto_does_without(mo
     with pytest.raises(ValueError, match="'roles' of gemm needs numba-cuda 0.30, which"):
         LADDER.launches(*given, method="roles")
     assert LADDER.choose("auto", GemmProblem.of(*given))[0] == "thin"
-
-
-def test_a_product_takes_the_tile_that_fills_the_last_wave():
-    few, eight, many = (config_for("nt", rows, 768, 768, 132)[0] for rows in (197, 1576, 12608))
-    assert (few.rows, few.columns, few.waves) == (64, 64, 1)
-    assert (eight.rows, eight.columns, eight.waves) == (64, 160, 1)  # 125 tiles
-    assert (many.rows, many.columns, many.waves) == (128, 192, 3)  # 396 tiles: three waves
-    assert config_for("nt", 197, 768, 3072, 132) == (GemmConfig(1, 64, 8, 1), 2)  # 48 tiles
-    assert config_for("nt", 1576, 768, 3072, 132) == (GemmConfig(1, 160, 8, 1), 1)  # 125 tiles
-    assert config_for("nt", 4096, 4096, 4096, 132) == (GemmConfig(2, 256, 3), 1)
-    assert all(
-        config_for("nn", rows, 760, 768, 132)[0].columns % 64 == 0 for rows in (8, 197, 5000)
-    )
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from course import cuda
+from course.heuristics.gemm import GemmConfig
 from course.kernels.arrays import as_words
 from course.kernels.gemm import normed
 from course.kernels.gemm.epilogue import Norm
 from course.kernels.gemm.half import GemmProblem, launch_of
-from course.kernels.gemm.warp_specialised import GemmConfig
 from course_models.vit import reference
 from tests.course.kernels.launched import traced
 

@@ -7,16 +7,9 @@ import pytest
 
 from course import backend, cuda, trace
 from course.compiler.facts import compiled
+from course.heuristics.small_gemm import MOST_WARPS, REGISTERS, SHARED, Cut, cut_of
 from course.kernels.gemm.float32 import LADDER, LAYOUTS, TENSOR, MatmulProblem, matmul
-from course.kernels.gemm.small import (
-    MOST_WARPS,
-    REGISTERS,
-    SHARED,
-    SMALL,
-    Cut,
-    cut_of,
-    product_of,
-)
+from course.kernels.gemm.small import SMALL, product_of
 from course.kernels.gemm.small_tile import LEVEL, in_two, parts_of
 from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.gemm.factors import given, right

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from course.kernels.gemm import choice, half, thin
+from course.heuristics.gemm import ThinConfig, partial_tile, staged_config
+from course.kernels.gemm import half, thin
 from course.kernels.gemm.tiles import ELEMENTS
 from course.kernels.steps import ceil_div, round_up
 from tests.course.kernels.gemm.factors import Product
 
-TILES = [thin.ThinConfig(*its) for its in (
+TILES = [ThinConfig(*its) for its in (
     (1, 1, 8, 1), (2, 1, 4, 2), (4, 1, 4, 1), (4, 2, 2, 2), (2, 2, 4, 2), (4, 4, 1, 4),
     (1, 2, 2, 2), (2, 4, 8, 1),
 )]  # fmt: skip
@@ -42,7 +43,7 @@ def test_products_of_copies_are_right(seed, swapped):
     boxes = layout != "nt" and (layout, swapped) != ("nn", True)
     wide = int(rng.choice([64, 128, 192, 256])) if boxes else 112
     waves = 1 + 2 * (seed % 3 > 0)
-    config = choice.partial_tile(1 + seed % 2, wide, waves, swapped)._replace(stages=2)
+    config = partial_tile(1 + seed % 2, wide, waves, swapped)._replace(stages=2)
     its = Product(rows, columns, depth, layout, element, seed=seed)
     splits = min(1 + seed % 3, ceil_div(depth, 64))
     its.check(half.partial_launches(config, splits, its.problem, *its.arrays))
@@ -55,7 +56,7 @@ def test_results_may_begin_anywhere(seed, waves):
     rng = np.random.default_rng([seed, waves])
     *sizes, layout, element = drawn(rng, (200, 300), 200)
     wide = int(rng.choice([64, 128, 256] if layout != "nt" else [80, 144, 256]))
-    tile = choice.staged_config(1 + seed % 2, wide, waves)._replace(by_threads=True, stages=2)
+    tile = staged_config(1 + seed % 2, wide, waves)._replace(by_threads=True, stages=2)
     its = Product(*sizes, layout, element, seed=seed, biased=True)
     its.check(half.partial_launches(tile, 1, its.problem, *its.arrays))
 
@@ -68,9 +69,9 @@ def test_pairs_of_blocks_share_tiles_of_b(seed, kind):
     layout, waves = ("nn", "nt", "tn")[seed], 1 + 2 * int(rng.integers(2))
     sizes = (8 * int(rng.integers(*its)) for its in ((5, 60), (5, 50), (3, 30)))
     wide = int(rng.choice([128, 192, 256] if layout != "nt" else [80, 144, 256]))
-    tile = choice.staged_config(1 + int(rng.integers(2)), wide, waves, kind == "added")
+    tile = staged_config(1 + int(rng.integers(2)), wide, waves, kind == "added")
     if kind == "partial":
-        tile = choice.partial_tile(tile.consumers, wide, waves)
+        tile = partial_tile(tile.consumers, wide, waves)
     tile = tile._replace(paired=True, stages=2, by_threads=kind == "threads")
     its = Product(*sizes, layout, seed=seed, added="residual" if kind == "added" else "")
     its.check(half.partial_launches(tile, 1 + (kind == "partial"), its.problem, *its.arrays))
@@ -79,53 +80,11 @@ def test_pairs_of_blocks_share_tiles_of_b(seed, kind):
 def test_sums_of_an_odd_number_of_columns_are_stored_in_pairs():
     """The last tile's first column is even, though b's rows may begin anywhere."""
     its = Product(70, 141, 72)
-    its.check(half.partial_launches(choice.partial_tile(1, 64, 3), 1, its.problem, *its.arrays))
+    its.check(half.partial_launches(partial_tile(1, 64, 3), 1, its.problem, *its.arrays))
 
 
 def test_a_factor_that_is_aligned_may_be_copied_all_the_same():
-    its, tile = Product(72, 64, 520), choice.staged_config(1, 64, 1)  # 1,040 bytes a row
+    its, tile = Product(72, 64, 520), staged_config(1, 64, 1)  # 1,040 bytes a row
     launches = half.partial_launches(tile, 1, its.problem, *its.arrays, copied=(True, False))
     assert len(launches) == 2
     its.check(launches)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_any_size_has_a_plan_that_can_be_launched(seed):
-    rng = np.random.default_rng(seed)
-    for _ in range(40):
-        rows, columns, depth = (int(np.exp(rng.uniform(0, 11.5))) for _ in range(3))
-        aligned = tuple(bool(rng.integers(2)) for _ in range(3))
-        layout = str(rng.choice(list(half.LAYOUTS)))
-        sizes = choice.Sizes(layout, rows, columns, depth, 132, aligned)
-        for plan in (choice.thin_plan(sizes), choice.partial_plan(sizes)):
-            if plan.method == "thin":
-                assert 1 <= plan.splits <= -(-depth // thin.CHUNK)
-            else:
-                assert 1 <= plan.splits <= -(-depth // 64) and plan.config.stages >= 3
-                assert plan.config.shared <= choice.SHARED_LIMIT
-
-
-def test_what_is_thin_or_unaligned_takes_another_way_than_what_is_neither():
-    def plan(*sizes, aligned=(True, True, True)):
-        methods = ("thin", "partial") + ("stored",) * all(aligned)
-        return choice.plan_for(choice.Sizes(*sizes, 132, aligned), methods)
-
-    assert plan("nt", 12608, 3072, 768).method == "roles"
-    shared = plan("nt", 197, 768, 3072)
-    assert shared.splits > 1 and not shared.config.partial
-    assert plan("nn", 49, 536, 912).method != "thin"  # its warps would fill the GPU
-    assert plan("nn", 65, 13536, 16608).config.swapped  # memory's time is the longer one
-    assert plan("tn", 8, 6351, 14928, aligned=(True, False, False)).method == "thin"
-    copied = plan("nn", 4636, 3472, 4961, aligned=(False, True, True))
-    assert copied.method == "partial" and copied.copied == (True, False)
-
-
-def test_rows_that_begin_anywhere_are_stored_by_threads_and_read_in_pairs_where_it_pays():
-    def plan(*sizes, aligned):
-        return choice.partial_plan(choice.Sizes(*sizes, 132, aligned))
-
-    anywhere = plan("tn", 2928, 2195, 608, aligned=(True, False, False))
-    assert anywhere.config.by_threads and anywhere.splits == 1
-    crossing = plan("tn", 344, 5784, 17728, aligned=(True, True, True))  # rows of 688 bytes
-    assert crossing.config.paired
-    assert not plan("nt", 12608, 3072, 768, aligned=(True, True, True)).config.paired

@@ -14,12 +14,13 @@ import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from course.kernels.arrays import MOST
-from course.kernels.gemm import split_k
-from course.kernels.gemm.thin import CHUNK, ThinConfig
-from course.kernels.gemm.tiles import DEPTH
-from course.kernels.gemm.warp_specialised import GemmConfig
-from course.kernels.steps import ceil_div, round_up
+from course.heuristics.device import ceil_div, round_up
+
+DEPTH = 64  # of a tile by wgmma: 128 bytes of a row
+CHUNK = 32  # of the depth, that a warp of a thin product takes at a time
+GROUP = 128  # threads of a warpgroup
+PAIR = 2  # numbers of a column, at most, that its results need
+MOST = 65_535  # blocks of a grid's y and z
 
 SHARED_LIMIT = 226 * 1024  # bytes of shared memory for a block's tiles, beside its barriers
 STAGES = 3, 8  # at least and at most
@@ -29,6 +30,65 @@ TILE_CYCLES = 6  # that a tile takes besides its steps, for each of its columns
 ADD_CYCLES = 1000, 10  # to add the sums of a cluster's blocks: once, and bytes in a cycle
 SLOWER = 1.025  # a narrower tile than 256 is read more often
 SHARED = 0.75  # what is seen of shared memory's time, on an H200
+
+
+class GemmConfig(NamedTuple):
+    """How a block's tile is made."""
+
+    consumers: int  # warpgroups that multiply, 64 rows of results each
+    columns: int  # of the tile: 64 to 256, a multiple of 16
+    stages: int  # tiles of both factors, 64 deep, that are in flight
+    # tiles of the results that a block takes, one after the other; 3 for more. Results of an only
+    # tile lie where the factors' tiles were; of one or two a box is stored when it is there
+    waves: int = 3
+    # a residual is added. It is prefetched, so no tile of the factors can lie there
+    added: bool = False
+    # sums are stored as they are, see `course.kernels.gemm.partial`: parts of the depth are tiles
+    partial: bool = False
+    swapped: bool = False  # partial sums are stored transposed: the factors have changed places
+    by_threads: bool = False  # rows of results begin anywhere, where TMA does not store them
+    # two blocks, a cluster, have tiles one below the other. Each loads half of their common tile
+    # of b, to both: L2 is read less
+    paired: bool = False
+    boxed: bool = False  # neighbours of b lie along the columns: they come in whole boxes of 64
+
+    rows = property(lambda self: 64 * self.consumers)
+    threads = property(lambda self: GROUP * self.consumers + 32)
+    boxes = property(lambda self: ceil_div(self.columns, 64))
+    loaded = property(lambda self: 64 * self.boxes if self.boxed else self.columns)  # of b
+    stage = property(lambda self: (self.rows + self.loaded) * DEPTH)  # elements
+    own_results = property(  # beside the factors' tiles
+        lambda self: not self.partial and (self.waves > 1 or self.added)
+    )
+    results = property(lambda self: self.own_results * self.stages * self.stage)  # begin there
+    tiled = property(
+        lambda self: 2 * max(
+            self.stages * self.stage,
+            not self.partial and self.results + self.rows * 64 * self.boxes,
+        )
+    )  # fmt: skip
+    shared = property(  # bytes; behind the tiles is what columns need, float32, of each warpgroup
+        lambda self: self.tiled + (not self.partial) * 4 * PAIR * self.consumers * self.columns
+    )
+
+    def split(self, splits: int) -> tuple[int, int, int]:
+        """Of a cluster's block: the results' first element, the columns' first byte, and bytes."""
+        results = max(self.stages * self.stage, 2 * self.rows * self.columns)  # beyond its sums
+        behind = 2 * (results + self.rows // splits * 64 * self.boxes)
+        return results, behind, behind + 4 * PAIR * self.consumers * self.columns
+
+
+class ThinConfig(NamedTuple):
+    """How a block's tiles are made."""
+
+    down: int  # products of 16 x 8 of a warp along the wide side, 1, 2 or 4
+    across: int  # and along the other
+    deep: int  # warps that share the depth of a tile
+    beside: int  # tiles of a block, along the wide side
+
+    warps = property(lambda self: self.deep * self.beside)
+    wide = property(lambda self: 16 * self.down)  # results of a tile
+    thin = property(lambda self: 8 * self.across)
 
 
 def staged_config(
@@ -90,7 +150,7 @@ def _stored_tiles(
         else:
             fits = tiles * splits <= (p.blocks if splits == 2 else 3 * p.blocks // 4)
             fits |= 1 not in shared_by
-            fits &= split_k.shared_bytes(config, splits) <= SHARED_LIMIT
+            fits &= config.split(splits)[2] <= SHARED_LIMIT
         if fits:
             yield config, splits
             yield from ((its, 1) for its in _paired(p, config) if splits == 1)
