@@ -4,18 +4,18 @@ import ast
 import textwrap
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from warpsim.draw.palette import BLUE, FAINT, GREEN, VERMILLION
-from warpsim.draw.panels import WIDTH, Pen
-from warpsim.draw.style import FONT_SIZE, SMALL, Picture, listed, shortened
+from warpsim.draw.panels import LETTER, WIDTH, Pen
+from warpsim.draw.style import FONT_SIZE, Picture, listed, shortened
 from warpsim.watch.counts import Count, Counters
 from warpsim.watch.findings import Finding
 
 ROW, MARK_ROW, CODE = 0.2, 0.16, 0.45
 FIXED = 0.07  # width of a letter of code
-MOST_LETTERS = 52
+MOST_LETTERS = 60  # a longer line of code goes on in the next row
 MOST_LINES = 45  # a longer kernel is shown without the lines that do nothing here
-FIGURES = 1.62  # how much wider than the longest bar, for the figures behind it
 HEAT = "#F7D9C4"
 LEGEND = {BLUE: "global memory, needed", GREEN: "shared memory, needed", VERMILLION: "beyond that"}
 
@@ -28,6 +28,8 @@ class Row:
     code: str
     traffic: Count = field(default_factory=Count)
     kinds: list[Finding] = field(default_factory=list)  # one of each kind
+
+    indent = property(lambda self: min(30, len(self.code) - len(self.code.lstrip())))
 
     @property
     def passes(self) -> float:
@@ -45,8 +47,22 @@ class Row:
         return [bar for bar in both if bar[3]]
 
     @property
+    def figures(self) -> list[str]:
+        """What stands behind each bar."""
+        return [
+            f"{moved:,}" + (f" ({needed:,})" if moved > needed else "") + f" {unit}"
+            for _, unit, _, moved, needed in self.bars
+        ]
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The code, in as many rows as it takes."""
+        hanging = {"subsequent_indent": " " * (self.indent + 4), "break_on_hyphens": False}
+        return textwrap.wrap(self.code, MOST_LETTERS, **hanging) or [""]
+
+    @property
     def height(self) -> float:
-        return max(ROW * len(self.bars), ROW + MARK_ROW * bool(self.kinds))
+        return max(ROW * len(self.bars), ROW * len(self.lines) + MARK_ROW * bool(self.kinds))
 
 
 def rows_of(counters: Counters, kernel: str, source: str, findings: tuple) -> list[Row]:
@@ -71,8 +87,7 @@ def rows_of(counters: Counters, kernel: str, source: str, findings: tuple) -> li
     doc = _docstring(source)
     kept: list[Row] = []
     for (function, number), row in rows.items():
-        quiet = not row.bars and not row.kinds
-        silent = quiet and len(rows) - len(doc) > MOST_LINES and number > 1
+        silent = not (row.bars or row.kinds) and len(rows) - len(doc) > MOST_LINES and number > 1
         if function == kernel and (number in doc or silent):
             if kept and kept[-1].number is not None and number not in doc:
                 kept.append(Row(None, "…"))
@@ -92,24 +107,23 @@ def _docstring(source: str) -> range:
 def heat_map_picture(counters: Counters, kernel: str, source: str, findings: tuple) -> Picture:
     """The picture of :meth:`warpsim.draw.report.Report.heat_map`."""
     rows = rows_of(counters, kernel, source, findings)
-    letters = min(MOST_LETTERS, max(len(row.code) for row in rows))
-    left = CODE + letters * FIXED + 0.15
+    left = CODE + max(len(line) for row in rows for line in row.lines) * FIXED + 0.15
     most = max((passes * moved for row in rows for _, _, passes, moved, _ in row.bars), default=1)
-    scale = (WIDTH - FIGURES - left) / most
+    figures = max((len(text) for row in rows for text in row.figures), default=0) * LETTER
+    scale = (WIDTH - left - figures - 0.1) / most
     hottest = max((row.passes for row in rows), default=0) or 1
     pen = Pen(0.4 + sum(row.height for row in rows) + 0.5)
-    pen.text(0.1, 0.2, f"{kernel}: memory traffic by line", FONT_SIZE, ha="left", weight="bold")
-    pen.text(left, 0.2, "moved (needed)", color=FAINT, ha="left")
+    title = f"{shortened(kernel, 40)}: memory traffic by line"
+    pen.text(0.1, 0.2, title, FONT_SIZE, ha="left", weight="bold")
+    beside = max(left, 0.3 + len(title) * 0.68 * FONT_SIZE / 72)  # bold letters
+    pen.text(beside, 0.2, "moved (needed)", color=FAINT, ha="left")
     y = 0.4
     for row in rows:
         _draw(pen, row, y, left, scale, row.passes / hottest)
         y += row.height
     _legend(pen, rows, y + 0.22)
-    moving = []
-    for row in rows:
-        moved = [f"{has:,} {unit} ({needs:,})" for _, unit, _, has, needs in row.bars]
-        moving += [f"line {row.number} {' and '.join(moved)}"] * bool(moved)
-    words = f"{kernel}, its source with each line's memory traffic, in brackets what is needed: "
+    moving = [f"line {row.number} {' and '.join(row.figures)}" for row in rows if row.bars]
+    words = f"{kernel}, each line's memory traffic, in brackets what is needed where that is less: "
     return pen.picture.described(f"{words}{listed(moving) if moving else 'none'}.")
 
 
@@ -118,8 +132,8 @@ def _draw(pen: Pen, row: Row, y: float, left: float, scale: float, heat: float) 
         pen.box(0, y, left - 0.08, row.height, HEAT, line=0, alpha=0.15 + 0.85 * heat)
     if row.number is not None:
         pen.text(CODE - 0.1, y + ROW / 2, str(row.number), color=FAINT, ha="right")
-    code = shortened(row.code, MOST_LETTERS)
-    pen.text(CODE, y + ROW / 2, code, ha="left", family="monospace")
+    for number, line in enumerate(row.lines):
+        pen.text(CODE, y + (number + 0.5) * ROW, line, ha="left", family="monospace")
     for number, (colour, unit, passes, moved, needed) in enumerate(row.bars):
         top, length = y + number * ROW, moved * passes * scale
         useful = min(needed, moved) * passes * scale
@@ -127,13 +141,11 @@ def _draw(pen: Pen, row: Row, y: float, left: float, scale: float, heat: float) 
         if moved > needed:
             place = left + useful, top + 0.035, length - useful, ROW - 0.07
             pen.box(*place, VERMILLION, line=0).set_gid(f"excess {unit}")
-        figures = f"{moved:,}" + (f" ({needed:,})" if moved > needed else "") + f" {unit}"
-        pen.text(left + length + 0.06, top + ROW / 2, figures, ha="left")
+        pen.text(left + length + 0.06, top + ROW / 2, row.figures[number], ha="left")
     if row.kinds:
         marks = "  ".join(f"{'✖' if f.is_error else '▲'} {f.kind}" for f in row.kinds)
-        indent = len(row.code) - len(row.code.lstrip())
-        where = CODE + min(indent, MOST_LETTERS // 2) * FIXED
-        pen.text(where, y + ROW + MARK_ROW / 2, marks, color="#A33F00", ha="left", weight="bold")
+        x, y = CODE + row.indent * FIXED, y + ROW * len(row.lines)
+        pen.text(x, y + MARK_ROW / 2, marks, color="#A33F00", ha="left", weight="bold")
 
 
 def _legend(pen: Pen, rows: list[Row], y: float) -> None:
@@ -145,6 +157,6 @@ def _legend(pen: Pen, rows: list[Row], y: float) -> None:
         if colour in seen:
             pen.box(x, y - 0.05, 0.1, 0.1, colour, line=0)
             pen.text(x + 0.15, y, text, ha="left")
-            x += 0.35 + len(text) * SMALL * 0.58 / 72
+            x += 0.35 + len(text) * 0.94 * LETTER
     if {BLUE, GREEN} <= seen:
         pen.text(x, y, "a wavefront is as long as 4 sectors", color=FAINT, ha="left")

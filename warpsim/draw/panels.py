@@ -19,6 +19,7 @@ LETTER = 0.62 * SMALL / 72  # about the width of a letter
 CYCLE = (BLUE, ORANGE, GREEN, PURPLE)  # of neighbouring sectors
 UNUSED, HATCH, IDLE = "#F4F4F4", "#B0B0B0", "#E4E4E4"
 THIN = 0.03  # the least width at which a colour is seen
+FEWEST = "the fewest possible"
 MOST_PANELS = 6
 MOST_LARGE = 3  # panels with all labels
 
@@ -35,11 +36,10 @@ def title_of(sample: Sample, kernel: str, longest: int = 200) -> str:
         text += f"{counted(len(sample.wanted), 'address')} for {lanes}"
     else:
         unit = "sector" if sample.space == "global" else "wavefront"
-        fewest = sample.amount <= sample.ideal
-        best = "the fewest possible" if fewest else f"{sample.ideal:,} would do"
+        best = f"{sample.ideal:,} would do" if sample.amount > sample.ideal else FEWEST
         text += f"{counted(sample.amount, unit)} for {lanes} ({best})"
     if sample.op == "atomic" and lanes_of_one > 1:
-        text = text.replace(" (the fewest possible)", "")
+        text = text.replace(f" ({FEWEST})", "")
         text += f"; up to {lanes_of_one} at one address"
     return shortened(code, max(12, longest - len(text))) + text
 
@@ -266,25 +266,28 @@ class BankPanel(Panel):
         pen.hatched(LEFT, y, 32 * BOX, self.rows * self.row)
         for bank, word, place, row, lanes in self._words():
             colour = VERMILLION if self._late(place, lanes) else BLUE
-            text = str(lanes[0]) if len(lanes) == 1 else f"×{len(lanes)}"
-            look = {"text": "" if self.compact else text}
-            place = LEFT + bank * BOX, y + row * self.row
-            box = pen.box(*place, BOX, self.row, pale(colour, 0.5), **look)
-            box.set_gid(f"word {word} in wavefront {row}")
+            several = len(lanes) > 1
+            face, look = pale(colour, 0.5), {}
+            if several:
+                face, look = colour, {"color": PAPER, "weight": "bold"}
+            x, top = LEFT + bank * BOX, y + row * self.row
+            pen.box(x, top, BOX, self.row, face).set_gid(f"word {word} in wavefront {row}")
+            if not self.compact:
+                text = len(lanes) if several else lanes[0]
+                pen.text(x + BOX / 2, top + self.row / 2, text, **look)
         pen.box(LEFT, y, 32 * BOX, self.rows * self.row, "none", INK, 0.9)
         name = shortened(self.sample.site.array, 8)
-        if self.compact or self.rows < 3:
-            pen.text(LEFT - 0.06, y + self.rows * self.row / 2, name, ha="right")
-            return
-        pen.text(LEFT - 0.06, y + self.row / 2, name, ha="right")
-        pen.text(LEFT - 0.06, y + (self.rows - 0.5) * self.row, f"row {self.rows}", ha="right")
+        few = self.compact or self.rows < 3
+        pen.text(LEFT - 0.06, y + (self.rows if few else 1) * self.row / 2, name, ha="right")
+        if not few:
+            pen.text(LEFT - 0.06, y + (self.rows - 0.5) * self.row, f"row {self.rows}", ha="right")
 
     def caption(self) -> str:
         if self.sample.op == "atomic":
-            return "blue: one lane, its number · orange: ×n lanes on one word, one after the other"
+            return "black: number of a lane · white: so many lanes on one word, one after the other"
         text = "row: a wavefront, one pass over the banks · box: a 4-byte word, for lane n"
         if any(len(lanes) > 1 for *_, lanes in self._words()):
-            text += " or n lanes (×n)"
+            text += " or n lanes (white)"
         return text + " · orange: extra" * (self.rows > len(self.stacks))
 
 
@@ -332,9 +335,7 @@ def requests_picture(counters: Counters, kernel: str, line: int | None) -> Pictu
         PANELS[one.space](one, counters.accesses[one.site, one.space, one.op], kernel, compact)
         for one in shown
     ]
-    head = 0.0
-    if line is None and len(samples) > 1 or len(samples) > len(shown):
-        head = 0.3
+    head = 0.3 * (line is None and len(samples) > 1 or len(samples) > len(shown))
     pen = Pen(0.06 + head + sum(panel.height for panel in panels))
     if head:
         which = f"{len(shown)} of {len(samples)}" if len(shown) < len(samples) else str(len(shown))

@@ -55,12 +55,6 @@ class Disputed:
         self.time += 1
         return np.full(len(elements), place), np.full(len(elements), self.time)
 
-    def close(self, over: ndarray) -> None:
-        """Some elements are judged, but for the loads that are kept."""
-        self.is_open = self.is_open & ~over
-        for elements, *_ in self.loads:
-            self.is_open[elements] = True
-
     def sorted(self) -> list[ndarray]:
         """All stores by element and thread, and whether they are the last of their thread."""
         columns = [np.concatenate(part) for part in zip(*self.stores, strict=True)]
@@ -186,7 +180,9 @@ class Disputes:
         if disputed.loads:
             self.early.update(disputed.seen_between(over, by))
             disputed.kept = sum(len(one[0]) for one in (*disputed.stores, *disputed.loads))
-        disputed.close(over)
+        disputed.is_open = disputed.is_open & ~over  # judged, but for the loads that are kept
+        for elements, *_ in disputed.loads:
+            disputed.is_open[elements] = True
         if not disputed.stores:
             return
         elements, threads, rows, places, times, order, last = disputed.sorted()

@@ -46,12 +46,9 @@ class Clocks:
         self.now[agent] += 1
         return int(self.now[agent])
 
-    def handed(self, warp: int) -> ndarray:
-        return np.stack([self.seen[warp], self.visible[warp]])
-
     def release(self, warp: int) -> ndarray:
         """What a warp hands on when it arrives somewhere; its later steps are new ones."""
-        handed = self.handed(warp)
+        handed = np.stack([self.seen[warp], self.visible[warp]])
         self.advance(warp)
         return handed
 
@@ -62,7 +59,8 @@ class Clocks:
         return int(self.now[warp])
 
     def acquire(self, warp: int, handed: ndarray) -> None:
-        self.seen[warp], self.visible[warp] = joined(self.handed(warp), handed)
+        own = np.stack([self.seen[warp], self.visible[warp]])
+        self.seen[warp], self.visible[warp] = joined(own, handed)
 
     def fence(self, warp: int) -> None:
         """``fence.proxy.async``: plain accesses so far come before later asynchronous ones."""

@@ -9,6 +9,7 @@ and then, before it loads, fences ("the last block reduces").
 Source: CUDA C++ Programming Guide, "Memory Fence Functions" and "Synchronization Functions".
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,23 +49,21 @@ class Races:
             return False
         if root.written is not None and not root.written.all():
             return False
-
-        def load() -> tuple[ndarray, ndarray]:
-            elements = state.elements(array, uniform, varying)
-            threads = state.geometry.thread_number
-            if mask.count == state.lanes:
-                return elements, threads
-            return elements[mask.indices], threads[mask.indices]
-
-        root.shadow.defer(state.launch.clock, load)
+        places = partial(state.elements, array, uniform, varying)
+        root.shadow.defer(state.launch.clock, lambda: self._of_active(places(), mask))
         return True
+
+    def _of_active(self, elements: ndarray, mask) -> tuple[ndarray, ndarray]:
+        """The elements of the mask's lanes, and the numbers of those threads."""
+        threads = self.state.geometry.thread_number
+        if mask.count == self.state.lanes:
+            return elements, threads
+        return elements[mask.indices], threads[mask.indices]
 
     def look_for_races(self, array, elements: ndarray, mask, site: int, op: str, value) -> None:
         state = self.state
         shadow, clock, disputes = array.root.shadow, state.launch.clock, state.launch.disputes
-        threads = state.geometry.thread_number
-        if mask.count != state.lanes:
-            elements, threads = elements[mask.indices], threads[mask.indices]
+        elements, threads = self._of_active(elements, mask)
         own = elements
         if array.root.place is not None:
             own, elements, threads = self._in_units(array.root.place, elements, threads)

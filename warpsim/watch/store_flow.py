@@ -134,14 +134,11 @@ def dropped_loads(source: Source, unread: Callable) -> set[ast.AST]:
     """
     handed: Counter[str] = Counter()
     for node in source.calls:
-        function = source.static(node.func)
-        positions = unread(function) if hasattr(function, "py_func") else ()
+        positions = unread(f) if hasattr(f := source.static(node.func), "py_func") else ()
         given = [argument for n, argument in enumerate(node.args) if n in positions]
         handed.update(one.id for one in given if isinstance(one, ast.Name))
     reads = source.loads
     dropped = {name for name, times in handed.items() if times == reads[name]}
-    if not dropped:
-        return set()
     return {
         node.value
         for node in source.nodes
@@ -315,8 +312,7 @@ class _Stores:
             names = inner.source.arguments
             stored = [a for a, name in zip(node.args, names, strict=False) if name in inner.stored]
             itself = any(inner.source is caller for caller in self.callers)
-            again = inner.source, self.program_of, self.callers
-            callee = None if itself else _Stores(*again)
+            callee = None if itself else _Stores(inner.source, self.program_of, self.callers)
             varies = callee is None or callee.result_varies
             # places are known by the names of function and array
             named = inner.source.name == self.callers[0].name and not itself

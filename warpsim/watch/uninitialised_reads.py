@@ -103,8 +103,7 @@ class Unwritten:
         name, before = state.spelled(array, element), "holds whatever was there before, and that"
         number, owner = divmod(int(element), state.lanes)
         block = state.block == state.block[owner]
-        local = root.space == "local"
-        if local and (root.written.reshape(-1, state.lanes)[number] & block).any():
+        if root.space == "local" and (root.written.reshape(-1, state.lanes)[number] & block).any():
             what = (
                 f"reads {name}, which only other threads have written, each in an array of its "
                 f"own: local memory is private, this thread's {before}"

@@ -53,6 +53,16 @@ def histogram(x, counts):
         cuda.atomic.add(counts, i, bins[i])
 
 
+@cuda.jit
+def long_lines_of_a_kernel(index):
+    tile = cuda.shared.array(8192, float32)
+    for number_of_this_element in range(cuda.threadIdx.x, tile.size, cuda.blockDim.x * 4 // 4):
+        tile[number_of_this_element] = (
+            tile[number_of_this_element // 16] + index.size - index.shape[0]
+        )
+        tile[number_of_this_element] += index[number_of_this_element % 2]
+
+
 def strided_tile(kind):
     @cuda.jit
     def kernel(step, out):
@@ -270,7 +280,7 @@ def test_atomics_say_how_many_lanes_meet():
     )
     words = texts(report.show(7))
     assert any(word.endswith(title) for word in words)
-    assert f"×{meeting.max()}" in words
+    assert str(meeting.max()) in words
 
 
 # --- all accesses, and errors --------------------------------------------------------------------
@@ -362,6 +372,11 @@ def test_the_heat_map_has_the_traces_figures_beside_each_line():
     assert {"18,432 (4,096) sectors", "2,048 (512) sectors", "▲ uncoalesced"} <= set(words)
 
 
+def test_a_long_line_of_code_goes_on_in_the_next_row():
+    words = texts(trace(long_lines_of_a_kernel, 1, 512, np.arange(32)).heat_map())
+    assert "tile.size, cuda.blockDim.x * 4 // 4):" in " ".join(" ".join(words).split())
+
+
 def test_the_bars_of_the_heat_map_are_as_long_as_their_figures():
     a = np.zeros((64, 64), np.float32)
     report = trace(transpose(32), (2, 2), (32, 32), a, np.zeros_like(a))
@@ -401,10 +416,11 @@ def pictures():
     tiled = trace(transpose(32), (2, 2), (32, 32), a, np.zeros_like(a))
     index = np.random.default_rng(2).integers(0, 9000, 64)
     wild = trace(gather, 1, 64, np.zeros(9000, np.float32), index, np.zeros(64, np.float32))
-    by_rows = traced_rows()
+    by_rows, shared = traced_rows(), trace(long_lines_of_a_kernel, 1, 512, index[:32] % 9)
     return [
         *(by_rows.show(line) for line in (7, 8, None)), by_rows.heat_map(), tiled.show(7),
         tiled.show(), tiled.heat_map(), wild.show(), wild.show(3), copied(step=32).show(5),
+        copied().heat_map(), shared.heat_map(), *(shared.show(line) for line in (4, 5)),
     ]  # fmt: skip
 
 
@@ -422,11 +438,16 @@ def test_pictures_are_the_same_bytes_twice_small_and_no_wider_than_a_notebook():
 def test_text_is_large_enough_and_stays_inside():
     for picture in pictures():
         picture.draw_without_rendering()
-        for text in picture.axes[0].texts:
-            box = text.get_window_extent()
+        boxes = [text.get_window_extent() for text in picture.axes[0].texts]
+        places = [patch.get_window_extent() for patch in picture.axes[0].patches]
+        for text, box in zip(picture.axes[0].texts, boxes, strict=True):
+            assert sum(box.overlaps(other) for other in boxes) == 1, text.get_text()
             assert text.get_fontsize() >= FONT_SIZE - 1 >= 8
             assert box.x0 >= 0 and box.x1 <= picture.bbox.width, text.get_text()
             assert box.y0 >= 0 and box.y1 <= picture.bbox.height, text.get_text()
+            for place in places:  # of a lane, a bank, a word
+                if place.width < 30 and place.contains(*box.min + box.size / 2):
+                    assert place.x0 <= box.x0 and box.x1 <= place.x1, text.get_text()
 
 
 def test_the_files_colours_are_those_that_were_drawn():
