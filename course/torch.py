@@ -24,6 +24,7 @@ Source: PyTorch, "torch.library"; "The Custom Operators Manual".
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import operator
@@ -326,6 +327,28 @@ def _below_autograd(operator: Any, keys: Any, tensors: tuple, options: tuple) ->
         return operator.redispatch(keys & torch._C._after_autograd_keyset, *tensors, *options)
 
 
+# --- small tensors --------------------------------------------------------------------------------
+
+#: Elements up to which PyTorch's own operator is called where gradients are recorded: the GPU is
+#: done with both before the host has called them, and a Function of Python costs the host more.
+MOST_HANDED = 2**22
+_TYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
+
+
+def _is_handed(x: Tensor) -> bool:
+    """Whether PyTorch's own operator is called."""
+    return (
+        not _is_compiling()
+        and type(x) in _TENSORS
+        and x.requires_grad
+        and x.is_cuda
+        and x.numel() <= MOST_HANDED
+        and x.dtype in _TYPES
+        and _is_grad_enabled()
+        and x.is_contiguous()
+    )
+
+
 # --- LayerNorm ------------------------------------------------------------------------------------
 
 
@@ -402,6 +425,9 @@ def layer_norm(
     TypeError, ValueError
         As `course.kernels.norm.layer_norm`.
     """
+    if activation is None and _is_handed(x):
+        with contextlib.suppress(RuntimeError):
+            return torch.layer_norm(x, x.shape[-1:], gamma, beta, eps)
     return LAYER_NORM((x, gamma, beta), (eps, activation))
 
 
@@ -430,6 +456,8 @@ SOFTMAX = Operator(
 
 def softmax(x: Tensor) -> Tensor:
     """The softmax along the last axis, of any of the three types; as `course.kernels.softmax`."""
+    if _is_handed(x):
+        return torch.softmax(x, -1)
     return SOFTMAX((x,))
 
 
@@ -459,8 +487,14 @@ ACTIVATION = Operator(
 )
 
 
+_OWN = {"gelu": torch._C._nn.gelu, "silu": torch._C._nn.silu, "relu": torch.relu, "sigmoid": torch.sigmoid}
+
+
 def activation(x: Tensor, name: str = "gelu") -> Tensor:
     """Apply a function of `course.kernels.activation.FUNCTIONS` to every element."""
+    own = _OWN.get(name)
+    if own is not None and _is_handed(x):
+        return own(x)
     return ACTIVATION((x,), (name,))
 
 
@@ -472,11 +506,15 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     name = _GELUS.get(approximate)
     if name is None:
         raise ValueError(f"approximate is {approximate!r}: choose 'none' or 'tanh'")
+    if _is_handed(x):
+        return torch._C._nn.gelu(x, approximate=approximate)
     return ACTIVATION((x,), (name,))
 
 
 def silu(x: Tensor) -> Tensor:
     """SiLU (Swish), as `torch.nn.functional.silu`."""
+    if _is_handed(x):
+        return torch._C._nn.silu(x)
     return ACTIVATION((x,), ("silu",))
 
 
