@@ -125,7 +125,8 @@ class EntryPoint:
                 key.append(tuple(address & ALIGNMENT_MASK for address in addresses))
             try:
                 if key != own.key:  # to compare costs less than to look up
-                    own.key, own.plan = key, own.found(plans, tuple(key))
+                    own.plan = own.made.get(tuple(key)) or own.found(plans, tuple(key))
+                    own.key = key
                 plan = own.plan
             except (KeyError, TypeError, ValueError, RuntimeError):  # or no option for a key
                 plan = None
@@ -280,13 +281,12 @@ class _Own(threading.local):
         self.made: dict[tuple, Callable[..., Any]] = {}
 
     def found(self, plans: dict[tuple, Callable[..., Any]], key: tuple) -> Callable[..., Any]:
-        """The thread's plan of a key; KeyError where there is none yet."""
-        if key not in self.made:
-            plan = plans[key]
-            if len(self.made) >= MOST_OWN:
-                self.made.clear()
-            self.made[key] = plan.own() if hasattr(plan, "own") else plan
-        return self.made[key]
+        """The thread's plan of a key that it has none of; KeyError where nobody has one yet."""
+        plan = plans[key]
+        if len(self.made) >= MOST_OWN:
+            self.made.clear()
+        self.made[key] = plan = plan.own() if hasattr(plan, "own") else plan
+        return plan
 
 
 # --- what any function refuses --------------------------------------------------------------------
