@@ -819,10 +819,11 @@ print(
 )
 
 # %% [markdown]
-# That repairs any number of vectors, and costs a QR decomposition of a whole matrix. Where at most
-# eight are missing, the package completes them one by one (**Gram–Schmidt**): take a vector,
-# subtract what lies along all others, normalise. It subtracts **twice**, as rounding leaves a
-# little of it the first time. More than eight go through a QR decomposition.
+# That repairs any number of vectors, and costs a QR decomposition of a whole matrix. In matrices of
+# up to 128 columns, which lie in shared memory, the package completes them one by one
+# (**Gram–Schmidt**): take a vector, subtract what lies along all others, normalise. It subtracts
+# **twice**, as rounding leaves a little of it the first time. Larger ones go through a QR
+# decomposition.
 
 # %% [markdown]
 # How right is the package then? Four figures, against float64 (from here on `a` is a matrix again,
@@ -1238,8 +1239,8 @@ progress(11)
 # %% [markdown]
 # - Small matrices fit into a block's shared memory. Larger ones meet in blocks of rows, by their
 #   Gram matrix.
-# - Rows of noise have no direction. They are not rotated, and the vectors are completed: a few by
-#   Gram–Schmidt, many by a QR decomposition.
+# - Rows of noise have no direction. They are not rotated, and the vectors are completed: by
+#   Gram–Schmidt in shared memory, else by a QR decomposition.
 # - A random sketch with a power step or two is nearly the best approximation, for a part of the
 #   work.
 

@@ -100,11 +100,10 @@ SIGNATURES: dict[str, str] = {
     "svd.scaling_sorting.sort_rows": (
         f"void({_THREE}, {_THREE}, {_ONE}, {_TWO}, {_COUNTS}, {_TWO}, {_TWO}, {_FLAGS}, {_FLAGS})"
     ),
-    "svd.scaling_sorting.complete_few": f"void({_THREE}, {_FLAGS}, int32, int32)",
     "svd.scaling_sorting.gather": (
         f"void({_THREE}, {_COUNTS}, {_TWO}, {_THREE}, boolean, {_FLAGS}, int32)"
     ),
-    "svd.scaling_sorting.complete_many": (
+    "svd.scaling_sorting.complete": (
         f"void({_THREE}, {_THREE}, {_COUNTS}, {_TWO}, {_FLAGS}, {_THREE}, int32)"
     ),
     "synthetic_images.fill": f"void({_ONE}, uint64, uint64)",

@@ -14,8 +14,7 @@ of small singular values. For a matrix with m >= n (others are transposed):
 3. rotate the rows of w and k together, w = J' R2, k = J' Q2', until those of w are orthogonal: then
    w = diag(s) U', a = Q1 U diag(s) k. A refresh on the way removes what rounding has added to k:
    k = (3 k - k k' k) / 2, a Newton step to the nearest orthonormal matrix, and w = k R';
-4. sort; where singular values are zero, their left vectors are completed: a few one by one, more by
-   one more QR.
+4. sort; where singular values are zero, their left vectors are completed, by one more QR.
 
 The ladder's methods differ in step 3. Where m = n, 2 and 3 work on a itself instead of R, and Q1 is
 not needed. Matrices of up to 128 columns, or rows, take `course.kernels.svd.registers`: all sweeps

@@ -401,9 +401,7 @@ class Solver(Memory):
         self.second.form(self.spare, self.deficient, deficient)
         wanted = np.int32(s.shape[1])
         given = self.spare, *of_w, self.missing, target, wanted
-        scaling_sorting.in_parts(scaling_sorting.complete_many, target, *given).on()
-        given = target, self.missing, wanted, np.int32(self.rank)
-        scaling_sorting.by_rows(scaling_sorting.complete_few, self.w, *given).on()
+        scaling_sorting.in_parts(scaling_sorting.complete, target, *given).on()
         if self.wide:
             multiply(self.spare, self.q1, vt, self.always, transpose_a=True, transpose_b=True)
         elif not self.square:

@@ -23,16 +23,7 @@ from numba import float32, int32
 from course.backend import cuda
 from course.kernels.steps import Launch, multiprocessors
 from course.kernels.svd.qr import scale_and_shift
-from course.kernels.svd.registers import (
-    REFUSED,
-    STATE,
-    SWEPT,
-    TOGETHER,
-    UNSCALE,
-    make_parts,
-    padded,
-)
-from course.kernels.svd.rotate import FINISHED, ROTATES
+from course.kernels.svd.registers import REFUSED, TOGETHER, UNSCALE, make_parts, padded
 from course.kernels.svd.scaling_sorting import largest_of_warp, scales_of, sum_of_warp
 from course.kernels.warps import ALL
 from warpsim.ptx import load, store
@@ -42,8 +33,9 @@ SIZES = 16, LARGEST  # to which they are padded
 
 
 @cuda.jit(device=True)
-def _take_columns(a, wide, columns, pitch, found, warps):
+def _take_columns(a, wide, columns, pitch, warps):
     """A matrix's columns, or its rows where it is wide; the largest magnitude, NaN as infinity."""
+    found = cuda.shared.array(32, float32)
     t, largest = int32(cuda.threadIdx.x), float32(0)
     lane, warp = t % 32, t // 32
     across, down = (int32(1), pitch) if not wide else (pitch, int32(1))
@@ -126,25 +118,17 @@ def make_svd(size: int, warps: int) -> Any:
     It takes a, u, s, vt; the most sweeps; and what the host reads. Dynamic shared memory:
     `shared_bytes`.
     """
-    pitch, twice, threads = size + 1, 2 * size, 32 * warps
+    pitch = size + 1
     square, lane_rows = size * pitch, (size + 31) // 32
 
     @cuda.jit(device=True)
-    def fill_triangle(source, rank, r):
-        """r = R, padded with zeros."""
+    def element(source, i, j):
         columns, column_pitch, scales, shifts = source
-        n = int32(cuda.threadIdx.x)
-        while n < size * size:
-            i, j, x = int32(n // size), int32(n % size), float32(0)
-            if i <= j < rank:
-                x = load(columns, int32(j * column_pitch + i))
-                if i == j and scales[j] != float32(0):
-                    x = -shifts[j]
-            store(r, int32(i * pitch + j), x)
-            n = int32(n + threads)
-        cuda.syncthreads()
+        if i == j and scales[j] != float32(0):
+            return -shifts[j]
+        return load(columns, int32(j * column_pitch + i))
 
-    orthogonalise, hand_over = make_parts(size, warps, fill_triangle)
+    decompose = make_parts(size, warps, element)
 
     @cuda.jit(device=True)
     def gather_reflections(columns, column_pitch, k, order, products, scales, rank, count, y):
@@ -227,9 +211,7 @@ def make_svd(size: int, warps: int) -> Any:
     def svd_in_one_launch(a, u, s, vt, most, told):
         memory = cuda.shared.array(0, float32)
         scales, shifts = cuda.shared.array(size, float32), cuda.shared.array(size, float32)
-        lengths = cuda.shared.array(twice, float32)
         order = cuda.shared.array(size, int32)
-        found = cuda.shared.array(warps, float32)
         matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
         lane, warp = t % 32, t // 32
         wide = a.shape[1] < a.shape[2]
@@ -239,7 +221,7 @@ def make_svd(size: int, warps: int) -> Any:
         w, k, products = memory[:square], memory[square : 2 * square], memory[2 * square :]
         columns = memory[3 * square :]
         # 1
-        largest = _take_columns(a[matrix], wide, columns, column_pitch, found, warps)
+        largest = _take_columns(a[matrix], wide, columns, column_pitch, warps)
         factor, back = scales_of(largest)
         if t == 0:
             told[REFUSED, matrix] = int32(0 if largest < float32(math.inf) else 1)
@@ -257,14 +239,11 @@ def make_svd(size: int, warps: int) -> Any:
         # 2
         _reflect(columns, column_pitch, length, rank, scales, shifts, products, pitch, warps)
         source = columns, column_pitch, scales, shifts
-        fill_triangle(source, rank, w)
         # 3
-        done, times = orthogonalise(memory, source, rank, found, most)
-        if t == 0:
-            told[STATE, matrix], told[SWEPT, matrix] = FINISHED if done else ROTATES, times
-        # 4
         short, long = (u, vt) if wide else (vt, u)
-        hand_over(w, k, rank, wanted, lengths, order, s[matrix], back, short[matrix], wide)
+        into = s[matrix]
+        decompose(memory, source, rank, most, told, matrix, order, into, back, short[matrix], wide)
+        # 4
         j = warp
         while j < rank:  # V where R was, its diagonal too
             i = lane

@@ -182,13 +182,14 @@ def _multiply_triangle(t, transposed, sums, products):
 
 
 @cuda.jit(device=True)
-def _reflect(c, v, t, first, transposed, start, stop, here, parts, products):
+def _reflect(c, v, t, first, transposed, start, stop):
     """Columns from `start` to `stop` take a panel's reflections, V T V' or, transposed, V T' V'.
 
-    c: (rows, columns), in place. v: (rows, ...), the panel from row and column `first` on. t: T. In
-    shared memory: here, (STAGED, PANEL); parts, (PLANES, PANEL, STRIP); products, (PANEL,
-    STRIP).
+    c: (rows, columns), in place. v: (rows, ...), the panel from row and column `first` on. t: T.
     """
+    here = cuda.shared.array((STAGED, PANEL), float32)
+    parts = cuda.shared.array((PLANES, PANEL, STRIP), float32)
+    products = cuda.shared.array((PANEL, STRIP), float32)
     y = cuda.local.array((PANEL, 2), float32)
     lane, rows = int32(cuda.threadIdx.x % 32), int32(c.shape[0])
     for strip in range(start, stop, STRIP):
@@ -328,9 +329,6 @@ def make_factor(own: int) -> Callable:
     @cuda.jit
     def factor(a, v, triangles, state, wanted, begin, end, alone):
         """Panels from `begin` to `end`; alone: what is right of a panel is reflected here, too."""
-        here = cuda.shared.array((STAGED, PANEL), float32)
-        parts = cuda.shared.array((PLANES, PANEL, STRIP), float32)
-        products = cuda.shared.array((PANEL, STRIP), float32)
         warp_sums = cuda.shared.array((2, WARPS, PANEL), float32)
         pivots = cuda.shared.array((2, PANEL), float32)
         t = cuda.shared.array((PANEL, PANEL), float32)
@@ -344,10 +342,7 @@ def make_factor(own: int) -> Callable:
             factor_panel(a[matrix], v[matrix], first, t, corners, warp_sums, pivots, along)
             cuda.syncthreads()
             if alone:
-                _reflect(
-                    a[matrix], v[matrix], t, first, True, first + PANEL, a.shape[2], here, parts,
-                    products,
-                )  # fmt: skip
+                _reflect(a[matrix], v[matrix], t, first, True, first + PANEL, a.shape[2])
             for n in range(thread, PANEL * PANEL, cuda.blockDim.x):
                 triangles[matrix, panel, n // PANEL, n % PANEL] = t[n // PANEL, n % PANEL]
             cuda.syncthreads()
@@ -365,16 +360,13 @@ def _load_triangle(triangles, t):
 @cuda.jit
 def reflect_rest(a, v, triangles, state, wanted, panel):
     """The columns right of a panel take its reflections; a block has 64 of them."""
-    here = cuda.shared.array((STAGED, PANEL), float32)
-    parts = cuda.shared.array((PLANES, PANEL, STRIP), float32)
-    products = cuda.shared.array((PANEL, STRIP), float32)
     t = cuda.shared.array((PANEL, PANEL), float32)
     matrix, first = cuda.blockIdx.x, int32(panel * PANEL)
     if state[matrix] != wanted:
         return
     _load_triangle(triangles[matrix, panel], t)
     start = int32(first + PANEL + cuda.blockIdx.y * STRIP)
-    _reflect(a[matrix], v[matrix], t, first, True, start, start + STRIP, here, parts, products)
+    _reflect(a[matrix], v[matrix], t, first, True, start, start + STRIP)
 
 
 @cuda.jit
@@ -383,9 +375,6 @@ def form_q(v, triangles, q, state, wanted, given):
 
     A block has 64 columns of a matrix. given: q holds what is reflected in place of the identity.
     """
-    here = cuda.shared.array((STAGED, PANEL), float32)
-    parts = cuda.shared.array((PLANES, PANEL, STRIP), float32)
-    products = cuda.shared.array((PANEL, STRIP), float32)
     t = cuda.shared.array((PANEL, PANEL), float32)
     matrix, thread, threads = cuda.blockIdx.x, int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
     if state[matrix] != wanted:
@@ -403,7 +392,7 @@ def form_q(v, triangles, q, state, wanted, given):
         panel = panels - 1 - back
         _load_triangle(triangles[matrix, panel], t)
         first = int32(panel * PANEL)
-        _reflect(q[matrix], v[matrix], t, first, False, start, stop, here, parts, products)
+        _reflect(q[matrix], v[matrix], t, first, False, start, stop)
         cuda.syncthreads()
 
 

@@ -36,7 +36,6 @@ from course.kernels.svd.rotate import (
     rotation_at_once,
 )
 from course.kernels.svd.scaling_sorting import (
-    LITTLE,
     ZERO,
     largest_of_warp,
     scaling,
@@ -57,30 +56,8 @@ OWN = 8  # rows x of a warp, and rows y
 #: early in it is left with a few such products, as others rotate.
 LEFT = 5e-7
 LARGEST = 128  # columns
+LITTLE = 1e-6  # squared length of what is left of a unit vector that lies in a space, but for noise
 SIZES = range(2 * OWN, LARGEST + 1, 2 * OWN)  # to which they are padded
-
-
-@cuda.jit(device=True)
-def _unit_vector(rows, pitch, order, row, rank):
-    """A row becomes the unit vector that is farthest from the rows before, by one warp."""
-    lane, least, at = int32(cuda.threadIdx.x % 32), float32(2), int32(0)
-    e = lane
-    while e < rank:
-        total, j = float32(0), int32(0)
-        while j < row:
-            x = load(rows, int32(order[j] * pitch + e))
-            total += x * x
-            j = int32(j + 1)
-        if total < least:
-            least, at = total, e
-        e = int32(e + 32)
-    low = -largest_of_warp(-least)
-    at = cuda.shfl_sync(ALL, at, cuda.ffs(cuda.ballot_sync(ALL, low == least)) - 1)
-    e = lane
-    while e < rank:
-        store(rows, int32(order[row] * pitch + e), float32(1) if e == at else float32(0))
-        e = int32(e + 32)
-    cuda.syncwarp()
 
 
 @cuda.jit(device=True)
@@ -112,19 +89,24 @@ def _project(rows, pitch, order, row, rank, along):
 
 @cuda.jit(device=True)
 def complete(rows, pitch, order, have, wanted, rank, along):
-    """Rows from `have` on become orthonormal to all before; each keeps its direction if it can."""
-    row = have
+    """Rows from `have` on become orthonormal to all before; each keeps its direction if it can.
+
+    Else it becomes a unit vector, the next that does not lie in the space of those before: what
+    lies there once lies there for all further rows.
+    """
+    row, unit, lane = have, int32(0), int32(cuda.threadIdx.x % 32)
     while row < wanted:
-        left, tries = float32(0), int32(0)
-        while left < float32(LITTLE) and tries < 2:
-            if tries > 0:
-                _unit_vector(rows, pitch, order, row, rank)
-            left = _project(rows, pitch, order, row, rank, along)
-            tries = int32(tries + 1)
-        e = int32(cuda.threadIdx.x % 32)
+        mine, left = int32(order[row] * pitch), _project(rows, pitch, order, row, rank, along)
+        while left < float32(LITTLE):
+            e = lane
+            while e < rank:
+                store(rows, int32(mine + e), float32(e == unit))
+                e = int32(e + 32)
+            cuda.syncwarp()
+            unit, left = int32(unit + 1), _project(rows, pitch, order, row, rank, along)
+        e = lane
         while e < rank:
-            at = int32(order[row] * pitch + e)
-            store(rows, at, load(rows, at) / math.sqrt(left))
+            store(rows, int32(mine + e), load(rows, int32(mine + e)) / math.sqrt(left))
             e = int32(e + 32)
         cuda.syncwarp()
         row = int32(row + 1)
@@ -291,15 +273,27 @@ def make_sweep(size: int) -> Callable:
     return sweep
 
 
-def make_parts(size: int, warps: int, fill: Callable) -> tuple:
+def make_parts(size: int, warps: int, element: Callable) -> tuple:
     """What is done with w and k: make w's rows orthogonal, sort, normalise, write.
 
-    fill: a device function of a source, the columns, and where R goes, padded with zeros. warps: at
-    least as many as have rows.
+    element: a device function of a source, for an element of R. warps: at least as many as have
+    rows.
     """
     pitch, each, columns = size + 1, size // 16, (size + 31) // 32
     square, threads, rotating, count = size * pitch, 32 * warps, size // (2 * OWN), OWN * each
-    sweep = make_sweep(size)
+    twice, sweep = 2 * size, make_sweep(size)
+
+    @cuda.jit(device=True)
+    def fill(source, rank, r):
+        """r = R, padded with zeros."""
+        n = int32(cuda.threadIdx.x)
+        while n < size * size:
+            i, j, x = int32(n // size), int32(n % size), float32(0)
+            if i <= j < rank:
+                x = element(source, i, j)
+            store(r, int32(i * pitch + j), x)
+            n = int32(n + threads)
+        cuda.syncthreads()
 
     @cuda.jit(device=True, forceinline=True)
     def move_rows(x, y, memory, give):
@@ -347,15 +341,17 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
         cuda.syncthreads()
 
     @cuda.jit(device=True)
-    def orthogonalise(memory, source, rank, found, most):
-        """Rotate R's rows, in memory, until they are orthogonal: w stays there, J' behind it.
+    def orthogonalise(memory, source, rank, most):
+        """Rotate R's rows, in `memory`, until they are orthogonal: w stays there, J' behind it.
 
         Whether they are, and how often they were swept.
         """
         x, y = cuda.local.array(count, float32), cuda.local.array(count, float32)
+        found, steep = cuda.shared.array(warps, float32), cuda.shared.array(warps, float32)
         t, longest = int32(cuda.threadIdx.x), float32(0)
         w, k, n = memory[:square], memory[square : 2 * square], int32(t)
         rotates = t < 32 * rotating
+        fill(source, rank, w)
         while n < size * size:
             store(k, int32(n // size * pitch + n % size), float32(n // size == n % size))
             n = int32(n + threads)
@@ -376,7 +372,6 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
             move_rows(x, y, memory, int32(0))
         cuda.syncthreads()
         done, fresh, swept = False, False, int32(0)
-        steep = cuda.shared.array(warps, float32)
         while not done and swept < most:
             largest, steepest = float32(0), float32(0)
             if rotates:
@@ -474,12 +469,18 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
             i = int32(i + warps)
 
     @cuda.jit(device=True)
-    def hand_over(w, k, rank, wanted, lengths, order, s, back, short, transposed):
+    def decompose(memory, source, rank, most, told, matrix, order, s, back, short, transposed):
         """Singular values, times `back`, and vectors of rows of w, by length; k's signs with them.
 
-        Rows whose lengths are noise are completed. A block's threads come back together.
+        w is the first of `memory`, k behind it, `order` what row each is. Rows whose lengths are
+        noise are completed. A block's threads come back together.
         """
-        row = int32(0)
+        lengths = cuda.shared.array(twice, float32)
+        w, k = memory[:square], memory[square : 2 * square]
+        wanted, row = int32(s.shape[0]), int32(0)
+        done, times = orthogonalise(memory, source, rank, most)
+        if cuda.threadIdx.x == 0:
+            told[STATE, matrix], told[SWEPT, matrix] = FINISHED if done else ROTATES, times
         sort(w, k, rank, lengths, order)
         while row < wanted and lengths[row] > float32(NOISE) * lengths[0]:
             row = int32(row + 1)
@@ -496,7 +497,7 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
             cuda.syncthreads()
         write_rows(w, order, rank, wanted, short, transposed)
 
-    return orthogonalise, hand_over
+    return decompose
 
 
 def make_svd(size: int) -> Any:
@@ -505,43 +506,29 @@ def make_svd(size: int) -> Any:
     And s, the shorter factor, whether that is u, the most sweeps, where ones go, the scale's
     inverse, what is refused, what the host reads. Dynamic shared memory: `shared_bytes`.
     """
-    pitch, twice, warps = size + 1, 2 * size, size // (2 * OWN)
-    square, threads = size * pitch, 32 * warps
+    pitch, warps = size + 1, size // (2 * OWN)
+    square = size * pitch
 
     @cuda.jit(device=True)
-    def fill(source, rank, r):
-        """r = R, padded with zeros."""
-        n = int32(cuda.threadIdx.x)
-        while n < size * size:
-            i, j, x = int32(n // size), int32(n % size), float32(0)
-            if i <= j < rank:
-                x = load(source, (i, j))
-            store(r, int32(i * pitch + j), x)
-            n = int32(n + threads)
-        cuda.syncthreads()
+    def element(r, i, j):
+        return load(r, (i, j))
 
-    orthogonalise, hand_over = make_parts(size, warps, fill)
+    decompose = make_parts(size, warps, element)
 
     @cuda.jit
     def svd_of_triangles(r, q, s, short, wide, most, ones, unscale, refused, told):
         memory = cuda.shared.array(0, float32)
-        lengths = cuda.shared.array(twice, float32)
         order = cuda.shared.array(size, int32)
-        found = cuda.shared.array(warps, float32)
         matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
         rank = int32(short.shape[1] if wide else short.shape[2])
-        wanted, w, k = int32(s.shape[1]), memory[:square], memory[square:]
+        wanted, k, back = int32(s.shape[1]), memory[square:], unscale[matrix]
         if t == 0:
             ones[matrix], told[REFUSED, matrix] = float32(1), refused[matrix]
-            told[UNSCALE, matrix] = cuda.libdevice.float_as_int(unscale[matrix])
+            told[UNSCALE, matrix] = cuda.libdevice.float_as_int(back)
         if refused[matrix] != 0:
             return
-        fill(r[matrix], rank, w)
-        done, times = orthogonalise(memory, r[matrix], rank, found, most)
-        if t == 0:
-            told[STATE, matrix], told[SWEPT, matrix] = FINISHED if done else ROTATES, times
-        back, into = unscale[matrix], s[matrix]
-        hand_over(w, k, rank, wanted, lengths, order, into, back, short[matrix], wide)
+        here, into = r[matrix], s[matrix]
+        decompose(memory, here, rank, most, told, matrix, order, into, back, short[matrix], wide)
         i = t // 32
         while i < q.shape[1]:
             c = t % 32

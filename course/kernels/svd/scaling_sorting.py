@@ -11,7 +11,6 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.kernels.steps import Launch, ceil_div
-from course.kernels.svd.qr import LONGEST
 from course.kernels.svd.rotate import DONE, FINISHED, NEAR, NOISE, REFRESHES, ROTATES
 from course.kernels.warps import ALL, lanes_sum
 
@@ -21,8 +20,6 @@ PARTS, PART_THREADS = 16, 256  # blocks that share what is done for each element
 FRESH = 4  # sweeps that a refreshed k may take until it must be refreshed again
 MOST_REFRESHES = 3
 MOST_POWER = 126  # of two, in a scale: so that its inverse is a float32 of full precision, too
-FEW = 8  # left vectors that are completed one by one; more of them by a QR decomposition
-LITTLE = 1e-6  # squared length of what is left of a unit vector that lies in a space, but for noise
 #: Squared length under which all is noise, where the largest entry of a matrix is about 1: float32
 #: has fewer bits from 1e-38 down.
 ZERO = 1e-28
@@ -200,7 +197,7 @@ def sort_rows(w, k, unscale, s, order, w_factor, k_factor, missing, deficient):
     largest magnitude in a row of k becomes positive. w_factor is 0 for a zero row.
 
     missing: how many of the wanted rows are noise: those vectors are not yet orthogonal. deficient:
-    1 for more than `FEW`. s: (batch, k), as many as are wanted. Shared memory: a float32 a row.
+    1 where there are some. s: (batch, k), as many as are wanted. Shared memory: a float32 a row.
     """
     lengths = cuda.shared.array(0, float32)
     matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
@@ -226,7 +223,7 @@ def sort_rows(w, k, unscale, s, order, w_factor, k_factor, missing, deficient):
         nonzero = sum_of_warp(nonzero)
         if lane == 0:
             lost = int32(max(0, s.shape[1] - nonzero))
-            missing[matrix], deficient[matrix] = lost, int32(lost > FEW)
+            missing[matrix], deficient[matrix] = lost, int32(lost > 0)
     for row in range(t // 32, n, warps):
         mine, before = lengths[row], int32(0)
         for other in range(lane, n, 32):
@@ -287,15 +284,14 @@ def copy_matrices(source, out, state, wanted):
 
 
 @cuda.jit
-def complete_many(q, rows, order, factor, missing, out, wanted):
+def complete(q, rows, order, factor, missing, out, wanted):
     """The last `missing` of the `wanted` columns are q's, orthonormal to all before.
 
-    Only where they are more than `FEW`; `PARTS` blocks share a matrix. The columns before are
-    factor[rank] rows[order[rank]] once more: q's span the same, but hundreds of reflections rounded
-    them. q may be out.
+    `PARTS` blocks share a matrix. The columns before are factor[rank] rows[order[rank]] once more:
+    q's span the same, but hundreds of reflections rounded them. q may be out.
     """
     matrix, columns = cuda.blockIdx.x, int32(out.shape[2])
-    if missing[matrix] <= FEW:
+    if missing[matrix] == 0:
         return
     nonzero = wanted - missing[matrix]
     first, step = cuda.blockIdx.y * cuda.blockDim.x, cuda.gridDim.y * cuda.blockDim.x
@@ -305,87 +301,3 @@ def complete_many(q, rows, order, factor, missing, out, wanted):
             out[matrix, i, j] = rows[matrix, order[matrix, j], i] * factor[matrix, j]
         else:
             out[matrix, i, j] = q[matrix, i, j]
-
-
-@cuda.jit(device=True)
-def _project(u, x, along, column, found):
-    """x becomes orthogonal to the columns of u before `column`; the squared length that is left.
-
-    Twice: what the first time leaves, of a long x, is as much as what is left of a short one. x and
-    along are in shared memory.
-    """
-    t, rows = int32(cuda.threadIdx.x), int32(u.shape[0])
-    lane, warp, warps = t % 32, t // 32, int32(cuda.blockDim.x // 32)
-    for _ in range(2):
-        for j in range(t, column, cuda.blockDim.x):
-            total = float32(0)
-            for i in range(rows):
-                total += u[i, j] * x[i]
-            along[j] = total
-        cuda.syncthreads()
-        for i in range(warp, rows, warps):
-            total = float32(0)
-            for j in range(lane, column, 32):
-                total += u[i, j] * along[j]
-            total = sum_of_warp(total)
-            if lane == 0:
-                x[i] -= total
-        cuda.syncthreads()
-    total = float32(0)
-    for i in range(t, rows, cuda.blockDim.x):
-        total += x[i] * x[i]
-    total = sum_of_warp(total)
-    if lane == 0:
-        found[warp] = total
-    cuda.syncthreads()
-    total = float32(0)
-    for other in range(warps):
-        total += found[other]
-    cuda.syncthreads()
-    return total
-
-
-@cuda.jit(device=True)
-def _unit_vector(u, x, along, column, limit):
-    """x becomes the unit vector, of the first `limit`, that is farthest from u's columns before."""
-    t, rows = int32(cuda.threadIdx.x), int32(u.shape[0])
-    for i in range(t // 32, limit, cuda.blockDim.x // 32):
-        total = float32(0)
-        for j in range(t % 32, column, 32):
-            total += u[i, j] * u[i, j]
-        total = sum_of_warp(total)
-        if t % 32 == 0:
-            along[i] = total
-    cuda.syncthreads()
-    best = int32(0)
-    for i in range(1, limit):
-        if along[i] < along[best]:
-            best = int32(i)
-    for i in range(t, rows, cuda.blockDim.x):
-        x[i] = float32(1) if i == best else float32(0)
-    cuda.syncthreads()
-
-
-@cuda.jit(max_registers=128)  # of which `THREADS` threads fit; numba-cuda-mlir takes more by itself
-def complete_few(out, missing, wanted, limit):
-    """The last `missing` of the `wanted` columns become orthonormal to all before.
-
-    A block a matrix; only where they are `FEW` at most. A column keeps its direction if it has one.
-    limit: rows that are not padding.
-    """
-    x, along = cuda.shared.array(LONGEST, float32), cuda.shared.array(LONGEST, float32)
-    found = cuda.shared.array(WARPS, float32)
-    matrix, t, few = cuda.blockIdx.x, int32(cuda.threadIdx.x), missing[cuda.blockIdx.x]
-    if few == 0 or few > FEW:
-        return
-    for column in range(wanted - few, wanted):
-        for i in range(t, out.shape[1], cuda.blockDim.x):
-            x[i] = out[matrix, i, column]
-        cuda.syncthreads()
-        left = _project(out[matrix], x, along, column, found)
-        if left < float32(LITTLE):
-            _unit_vector(out[matrix], x, along, column, limit)
-            left = _project(out[matrix], x, along, column, found)
-        for i in range(t, out.shape[1], cuda.blockDim.x):
-            out[matrix, i, column] = x[i] / math.sqrt(left)
-        cuda.syncthreads()
