@@ -161,7 +161,8 @@ def of_reconstruct() -> Iterator[Case]:
         before = (8, 0) if step is ladder.OLDER else (99, 0)
         for which, label in parts.items():
             kernel = step.kernels.get(which)
-            if kernel is not None and step.kernel is not step.kernels[False, False]:
+            thin = step is ladder.THIN and which[0]  # whose rows begin at multiples of 16 bytes
+            if kernel is not None and (thin or step.kernel is not step.kernels[False, False]):
                 yield Case(
                     f"reconstruct: {name}{label}", kernel, of_factors(step.dtype, which[1]),
                     step.capability, before,

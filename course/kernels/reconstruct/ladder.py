@@ -84,12 +84,9 @@ class TileStep(Step):
 
 def tiles(
     make: Callable, block: tuple[int, int] = (16, 16), tile: tuple[int, int] = (16, 16),
-    u_anywhere: bool = False, **more: Any,
+    **more: Any,
 ) -> TileStep:  # fmt: skip
-    """A step whose kernels `make(aligned)` makes: one, or a pair for one image and for many.
-
-    With `u_anywhere` rows of u may begin anywhere for the kernels of aligned arrays, too.
-    """
+    """A step whose kernels `make(aligned)` makes: one, or a pair for one image and for many."""
     made = {aligned: make(aligned) for aligned in (True, False)}
     kernels = {
         (aligned, bool(many)): kernel for aligned, pair in made.items()
@@ -97,9 +94,9 @@ def tiles(
     }  # fmt: skip
 
     def launches(p, u, s, vt, out, k):
-        aligned = factors_are_aligned(vt if u_anywhere else u, vt, out)
+        kernel = kernels[factors_are_aligned(u, vt, out), p.images > 0]
         grid = (*step.grid(p.rows, p.columns), *([p.images] if p.images else []))
-        return [Launch(kernels[aligned, p.images > 0], grid, block, (u, s, vt, k, out))]
+        return [Launch(kernel, grid, block, (u, s, vt, k, out))]
 
     def refusal(p):
         if p.images and (True, True) not in kernels:
@@ -115,9 +112,9 @@ def _strided_refusal(p):
     return p.strided and f"{needs}, and {p.strided}"
 
 
-def same(kernel: Any) -> Callable[[bool], Any]:
-    """Of a kernel that takes rows as they lie, whatever the distance between neighbours in one."""
-    return lambda aligned: kernel
+def same(made: Any) -> Callable[[bool], Any]:
+    """Of what is launched for all rows that it is launched for, wherever they begin."""
+    return lambda aligned: made
 
 
 FEW = 64  # values of i up to which one warp splits a fragment
@@ -152,15 +149,6 @@ def split(step: TileStep) -> TileStep:
         ]
 
     return replace(step, launches=launches)
-
-
-def instead(step: TileStep, other: TileStep, when: Callable[[ImageProblem], bool]) -> TileStep:
-    """The step, or another one `when` the problem is such."""
-
-    def launches(p, *arrays, **options):
-        return (other if when(p) else step).launches(p, *arrays, **options)
-
-    return replace(step, launches=launches, capability=min(step.capability, other.capability))
 
 
 def factors_are_aligned(u: Array, vt: Array, out: Array) -> bool:
@@ -231,14 +219,20 @@ def _tiles_of(module: Any) -> tuple[tuple[int, int], tuple[int, int]]:
 
 _SQUARE = _tiles_of(register_tiles)
 _COLUMN = register_tiles.COLUMN_ROWS, register_tiles.COLUMN_COLUMNS
-#: What multiplies fragments. In the ladder "tensor cores" is `THIN` where there are few singular
-#: values, and `OLDER` on GPUs before 8.0.
+#: What multiplies fragments, and on GPUs before 8.0; what splits few singular values itself.
 SPLIT = {
     "tensor cores": _tensor_tiles("sm_90", "float16", (8, 0)),
     "tf32": _tensor_tiles("sm_90", "tf32", (8, 0)),
 }
-THIN = tiles(thin_tiles.thin_tiles, *_tiles_of(thin_tiles), u_anywhere=True, capability=(8, 0))
 OLDER = _tensor_tiles("sm_75", "float16", (7, 5))
+THIN = tiles(same(thin_tiles.thin_tiles()), *_tiles_of(thin_tiles), capability=(8, 0))
+
+
+def _tensor_cores(p, u, s, vt, out, k):
+    step = SPLIT["tensor cores"] if p.capability >= (8, 0) else OLDER
+    if p.capability >= (8, 0) and k <= DEEPEST and factors_are_aligned(vt, vt, out):
+        step = THIN
+    return step.launches(p, u, s, vt, out, k)
 
 
 LADDER = Ladder("reconstruct", ImageProblem.of, {
@@ -253,9 +247,7 @@ LADDER = Ladder("reconstruct", ImageProblem.of, {
     "buffered": tiles(register_tiles.double_buffered, *_SQUARE),
     "asynchronous": tiles(register_tiles.asynchronous, *_SQUARE, capability=(8, 0)),
     "warp tiles": tiles(warp_tiles.warp_tiles, *_tiles_of(warp_tiles)),
-    "tensor cores": instead(
-        instead(SPLIT["tensor cores"], THIN, lambda p: p.k <= DEEPEST),
-        OLDER, lambda p: p.capability < (8, 0)),
+    "tensor cores": replace(SPLIT["tensor cores"], launches=_tensor_cores, capability=(7, 5)),
     "warpgroups": Step(_warpgroups, _warpgroups_refusal, (9, 0)),
     "tf32": SPLIT["tf32"],
     "warp per tile": Step(_warp_per_tile, _strided_refusal),

@@ -54,80 +54,10 @@ def of_vt(factors, column, i, k):
     return x if column < vt.shape[1] and i < k else float32(0)
 
 
-def of_lines(element: Callable) -> tuple[Callable, Callable]:
-    """Device functions of what `element` gives, of a row of u or a column of s vt.
-
-    The upper and the lower parts of two neighbours; and the largest magnitude in what a warp, one
-    of several, has, by lane % 4.
-    """
-
-    @cuda.jit(device=True)
-    def two_of(factor, line, i, k, power):
-        x, y = element(factor, line, i, k), element(factor, line, i + int32(1), k)
-        return split_halves(x * power, y * power)
-
-    @cuda.jit(device=True)
-    def largest_of(factor, line, k, warp, warps):
-        largest = float32(0)
-        for start in range(warp * DEPTH + cuda.threadIdx.x % 4, k, warps * DEPTH):
-            for e in range(0, DEPTH, 4):
-                largest = max(largest, abs(element(factor, line, int32(start + e), k)))
-        return largest_of_four(largest)
-
-    return two_of, largest_of
-
-
-two_of_u, largest_of_row = of_lines(of_u)
-two_of_vt, largest_of_column = of_lines(of_vt)
-
-
 @cuda.jit(device=True)
-def store_u(u, row, k, powers, tile, fragments, fragment):
-    """Split and store a warp's part of a fragment: a lane's rows are `row` and `row` + 8."""
-    lane, (power, power_8) = cuda.threadIdx.x % 32, powers
-    i = int32(tile * DEPTH + lane % 4 * 2)
-    upper_0, lower_0 = two_of_u(u, row, i, k, power)
-    upper_1, lower_1 = two_of_u(u, row + int32(8), i, k, power_8)
-    upper_2, lower_2 = two_of_u(u, row, i + int32(8), k, power)
-    upper_3, lower_3 = two_of_u(u, row + int32(8), i + int32(8), k, power_8)
-    upper = upper_0, upper_1, upper_2, upper_3
-    lower = lower_0, lower_1, lower_2, lower_3
-    store4(fragments, (fragment, tile, LANE_REGISTERS * lane), upper)
-    store4(fragments, (fragment, tile, U_REGISTERS // 2 + LANE_REGISTERS * lane), lower)
-
-
-@cuda.jit(device=True)
-def store_vt(factors, column, k, powers, tile, fragments, fragment):
-    """The same for a fragment of s vt: each lane has one column."""
-    lane, (power, _) = cuda.threadIdx.x % 32, powers
-    i = int32(tile * DEPTH + lane % 4 * 2)
-    upper_0, lower_0 = two_of_vt(factors, column, i, k, power)
-    upper_1, lower_1 = two_of_vt(factors, column, i + int32(8), k, power)
-    registers = upper_0, upper_1, lower_0, lower_1
-    store4(fragments, (fragment, tile, LANE_REGISTERS * lane), registers)
-
-
-@cuda.jit(device=True)
-def store_u_tf32(u, row, k, tile, fragments, fragment):
-    """As `store_u`, each element rounded to TF32: two fragments of 8 values of i."""
-    lane = cuda.threadIdx.x % 32
-    for h in range(2):
-        i = int32(tile * DEPTH + 8 * h + lane % 4)
-        w, x = of_u(u, row, i, k), of_u(u, row + int32(8), i, k)
-        y, z = of_u(u, row, i + int32(4), k), of_u(u, row + int32(8), i + int32(4), k)
-        four = round_tf32(w), round_tf32(x), round_tf32(y), round_tf32(z)
-        store4(fragments, (fragment, tile, U_REGISTERS // 2 * h + LANE_REGISTERS * lane), four)
-
-
-@cuda.jit(device=True)
-def store_vt_tf32(factors, column, k, tile, fragments, fragment):
-    """As `store_vt`, each element rounded to TF32."""
-    lane = cuda.threadIdx.x % 32
-    i = int32(tile * DEPTH + lane % 4)
-    w, x = of_vt(factors, column, i, k), of_vt(factors, column, i + int32(4), k)
-    y, z = of_vt(factors, column, i + int32(8), k), of_vt(factors, column, i + int32(12), k)
-    four = round_tf32(w), round_tf32(x), round_tf32(y), round_tf32(z)
-    store4(fragments, (fragment, tile, LANE_REGISTERS * lane), four)
+def two_rounded(x, y):
+    """What stands for `split_halves` with TF32: a number in a register each."""
+    return round_tf32(x), round_tf32(y)
 
 
 class Splitters(NamedTuple):
@@ -150,49 +80,73 @@ class Splitters(NamedTuple):
 def splitters(dtype: str) -> Splitters:
     """The kernels of "float16", two in a register; or of "tf32", one, all scales 1."""
     split = dtype == "float16"
+    in_registers = split_halves if split else two_rounded
 
-    @cuda.jit(device=True)
-    def of_all_warps(found, largest, index):
-        """The largest that the warps of a fragment found in one of its rows or columns."""
-        warps, group = cuda.blockDim.x // 32, cuda.threadIdx.y
-        found[group * warps + cuda.threadIdx.x // 32, index] = largest
-        cuda.syncthreads()
-        for other in range(warps):
-            largest = max(largest, found[group * warps + other, index])
-        return largest
+    def splitting(LINES: int, element: Callable) -> Callable:
+        """Device function: what a block does to rows of u or columns of s vt, `LINES` a fragment.
 
-    def splitting(LINES: int, largest_of: Callable, store: Callable, rounded: Callable) -> Callable:
-        """Of `ROWS` lines a lane has two, eight apart."""
+        ``element(factor, line, i, k)`` is one of them. A lane has one of 8 lines; of 16 the one
+        eight further, too.
+        """
         two = LINES == ROWS
 
         @cuda.jit(device=True)
+        def largest_of(factor, line, k, warp, warps):
+            """The largest magnitude in what a warp has of a line."""
+            largest = float32(0)
+            for start in range(warp * DEPTH + cuda.threadIdx.x % 4, k, warps * DEPTH):
+                for e in range(0, DEPTH, 4):
+                    largest = max(largest, abs(element(factor, line, int32(start + e), k)))
+            return largest_of_four(largest)
+
+        @cuda.jit(device=True)
+        def power_of(found, first, warps, index):
+            """The power of a line, for the largest that the warps of a fragment found in it."""
+            largest = float32(0)
+            for other in range(warps):
+                largest = max(largest, found[first + other, index])
+            return power_near(largest)
+
+        @cuda.jit(device=True)
+        def two_of(factor, line, i, k, power):
+            x, y = element(factor, line, i, k), element(factor, line, i + int32(1), k)
+            return in_registers(x * power, y * power)
+
+        @cuda.jit(device=True)
         def split_lines(factor, k, fragments, scale):
-            warp, warps = cuda.threadIdx.x // 32, cuda.blockDim.x // 32
+            lane, warp, warps = cuda.threadIdx.x % 32, cuda.threadIdx.x // 32, cuda.blockDim.x // 32
             fragment = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-            g = cuda.threadIdx.x % 32 // 4
+            g, at = lane // 4, LANE_REGISTERS * lane
             line, power, power_8 = int32(fragment * LINES + g), float32(1), float32(1)
             if split:
-                found = cuda.shared.array((WARPS, LINES), float32)
-                largest = largest_of(factor, line, k, warp, warps)
-                largest_8 = largest_of(factor, line + int32(8), k, warp, warps) if two else largest
-                power = power_near(of_all_warps(found, largest, g))
+                found, first = cuda.shared.array((WARPS, LINES), float32), cuda.threadIdx.y * warps
+                found[first + warp, g] = largest_of(factor, line, k, warp, warps)
                 if two:
-                    power_8 = power_near(of_all_warps(found, largest_8, g + 8))
-            if cuda.threadIdx.x % 4 == 0 and warp == 0:
-                inverse, inverse_8 = float32(1) / power, float32(1) / power_8
-                scale[line] = inverse
+                    below = largest_of(factor, line + int32(8), k, warp, warps)
+                    found[first + warp, g + 8] = below
+                cuda.syncthreads()
+                power = power_of(found, first, warps, g)
                 if two:
-                    scale[line + 8] = inverse_8
+                    power_8 = power_of(found, first, warps, g + 8)
+            if lane % 4 == 0 and warp == 0:
+                scale[line] = float32(1) / power
+                if two:
+                    scale[line + 8] = float32(1) / power_8
             for tile in range(warp, fragments.shape[1], warps):
-                if split:
-                    store(factor, line, k, (power, power_8), tile, fragments, fragment)
+                i = int32(tile * DEPTH + lane % 4 * 2)
+                w, x = two_of(factor, line, i, k, power)
+                y, z = two_of(factor, line, i + int32(8), k, power)
+                if two:
+                    a, b = two_of(factor, line + int32(8), i, k, power_8)
+                    c, d = two_of(factor, line + int32(8), i + int32(8), k, power_8)
+                    store4(fragments, (fragment, tile, at), (w, a, y, c))
+                    store4(fragments, (fragment, tile, U_REGISTERS // 2 + at), (x, b, z, d))
                 else:
-                    rounded(factor, line, k, tile, fragments, fragment)
+                    store4(fragments, (fragment, tile, at), (w, y, x, z))
 
         return split_lines
 
-    split_rows = splitting(ROWS, largest_of_row, store_u, store_u_tf32)
-    split_columns = splitting(COLUMNS, largest_of_column, store_vt, store_vt_tf32)
+    split_rows, split_columns = splitting(ROWS, of_u), splitting(COLUMNS, of_vt)
 
     @cuda.jit
     def split_u(u, k, fragments, scale):

@@ -22,7 +22,7 @@ from course.heuristics.reconstruct import DEEPEST
 from course.kernels.reconstruct.split_factors import ROWS, power_near
 from course.kernels.reconstruct.warp_tiles import row_group_tile
 from course.kernels.warps import largest_of_four
-from warpsim.ptx import load, load4, mma_f16, mma_f16_k8, split_halves, store, store4
+from warpsim.ptx import load, load4, mma_f16, mma_f16_k8, split_halves, store4
 
 WARPS = 4  # of a block, side by side
 ACROSS = 4  # fragments of 8 columns of a warp
@@ -31,11 +31,11 @@ U_REGISTERS = 32 * LANE_REGISTERS
 BLOCK_ROWS, BLOCK_COLUMNS, THREADS = 128, 32 * WARPS, 32 * WARPS
 
 
-def thin_tiles(aligned: bool) -> tuple[Callable, Callable]:
+def thin_tiles() -> tuple[Callable, Callable]:
     """The kernels, for one image (u, s, vt, k, out) and for many, one more axis in front.
 
-    k is at most `DEEPEST`. `aligned`: whether rows of vt and out can be accessed 16 bytes at once.
-    Launch with `THREADS` threads.
+    k is at most `DEEPEST`, and rows of vt and out begin at multiples of 16 bytes. Launch with
+    `THREADS` threads.
     """
     fragments = BLOCK_ROWS // ROWS
     eighths = DEEPEST // 8  # slices of 8 values of i: three pairs of them, and a last one
@@ -70,14 +70,9 @@ def thin_tiles(aligned: bool) -> tuple[Callable, Callable]:
                 i = first_i(eighth) + e
                 clamped, n = min(i, k - 1), 2 * eighth + e
                 scale = load(s, clamped) if i < k else float32(0)
-                if aligned:
-                    four = load4(vt, (clamped, min(column, int32(vt.shape[1] - 4))))
-                    x[0, n], x[1, n] = four[0] * scale, four[1] * scale
-                    x[2, n], x[3, n] = four[2] * scale, four[3] * scale
-                else:
-                    for c in range(ACROSS):
-                        at = clamped, min(column + c, int32(vt.shape[1] - 1))
-                        x[c, n] = load(vt, at) * scale
+                four = load4(vt, (clamped, min(column, int32(vt.shape[1] - 4))))
+                x[0, n], x[1, n] = four[0] * scale, four[1] * scale
+                x[2, n], x[3, n] = four[2] * scale, four[3] * scale
 
     @cuda.jit(device=True)
     def power_of(x, side):
@@ -142,13 +137,8 @@ def thin_tiles(aligned: bool) -> tuple[Callable, Callable]:
                     w, x = total[0, 2 * e + c], total[1, 2 * e + c]
                     y, z = total[2, 2 * e + c], total[3, 2 * e + c]
                     first = column + 4 * c
-                    if aligned:
-                        if first < out.shape[1]:
-                            store4(out, (row + 8 * e, first), (w, x, y, z))
-                    else:
-                        for n in range(ACROSS):
-                            if first + n < out.shape[1]:
-                                store(out, (row + 8 * e, first + n), total[n, 2 * e + c])
+                    if first < out.shape[1]:
+                        store4(out, (row + 8 * e, first), (w, x, y, z))
 
     # --- the block's work ------------------------------------------------------------------------
 
@@ -191,8 +181,7 @@ def thin_tiles(aligned: bool) -> tuple[Callable, Callable]:
             row = fragment * int32(ROWS) + g
             save(out, total, first_row + row, first_column, u_scale, row, scale)
 
-    registers = 168 if aligned else 255  # four addresses where one would do
-    kernel = jit_without_lto(fastmath=True, max_registers=registers)
+    kernel = jit_without_lto(fastmath=True, max_registers=168)
 
     @kernel
     def reconstruct_thin(u, s, vt, k, out):
