@@ -32,8 +32,7 @@ import numpy as np
 from numba import float32
 
 from course import check, cuda, images, plots, predict, progress, recorded, trace, wrapped
-from course.kernels.reconstruct import cpu
-from course_lessons.lesson02 import pictures
+from course_lessons.lesson02 import cpu, pictures
 
 # %% [markdown]
 # ## 1 A picture, three factors

@@ -36,8 +36,8 @@ import numpy as np
 
 from course import benchmark, bound, check, cuda, gpu, known_gpu, measure, mine
 from course import plots, predict, progress, recorded, transfers, wrapped
-from course.kernels.reconstruct import cpu
 from course.kernels.reconstruct import reconstruct_naive
+from course_lessons.lesson02 import cpu
 from course_lessons.lesson03.toy_gpu import ToyGPU
 
 print("GPU:", gpu() or "none here, so times are recorded ones")

@@ -20,13 +20,7 @@ import numpy as np
 from course import backend
 from course.checks.exercises import find_exercise
 from course.files import data_path
-from course.kernels.reconstruct.ladder import (
-    LADDER,
-    LADDER_SHAPE,
-    SPLIT,
-    ImageProblem,
-    work_of,
-)
+from course.kernels.reconstruct.ladder import LADDER, SPLIT, ImageProblem
 from course.measure.occupancy import Occupancy, occupancy
 from course.measure.recorded import Figure, read
 from course.measure.recorded import recorded as find
@@ -36,7 +30,7 @@ from warpsim import Report, trace
 from warpsim.core.words import wrapped
 from warpsim.host import gpus
 
-SHAPE = LADDER_SHAPE  # rows, columns, k: where `python -m course bench` times every step
+SHAPE = (4096, 4096, 1024)  # rows, columns, k: where `python -m course bench` times every step
 PEER = "cupy"  # the whole expression, its product by cuBLAS
 PRODUCT = "cuBLAS alone"  # the same without the scaling by s
 OWN = "yours"  # the last rung, as the lesson's solution has it
@@ -313,6 +307,20 @@ def compiled_text(
         f"{loop.per_product:.2f} instructions for a product\n"
         f"{found.occupancy(CAPABILITY.get(target), block)}"
     )
+
+
+def work_of(name: str, m: int, n: int, k: int, images: int = 1) -> dict[str, Any]:
+    """Bytes and operations by unit of a step, and the operations that are needed."""
+    needed = 2 * m * n * k * images
+    work = {"bytes": 4 * images * (m * k + k + k * n + m * n), "operations": {"float32": needed}}
+    if name == "original":
+        work["operations"] = {"float64": needed}
+    if name in ("tensor cores", "warpgroups"):
+        work |= {"operations": {"tensor_float16": 3 * needed}, "needed": needed}
+        work["dtype"] = "tensor_float16"  # what is multiplied: three products for one
+    if name == "tf32":
+        work |= {"operations": {"tensor_float32": needed}, "dtype": "tensor_float32"}
+    return work
 
 
 def work(name: str = "", shape: tuple[int, int, int] = SHAPE) -> dict[str, Any]:

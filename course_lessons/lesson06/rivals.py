@@ -2,10 +2,11 @@
 
 from course.checks.beside import Launch, Rivals
 from course.checks.exercises import Case
-from course.kernels.reconstruct.ladder import LADDER, LADDER_SHAPE
+from course.kernels.reconstruct.ladder import LADDER
 from course_lessons.cases import drawn, empty, factors
+from course_lessons.lesson06 import ladder
 
-SHAPE = "x".join(map(str, LADDER_SHAPE))
+SHAPE = "x".join(map(str, ladder.SHAPE))
 
 
 def _by_torch(torch, u, s, vt, k):
@@ -33,7 +34,7 @@ def of_step(name: str, tile: tuple[int, int, int | tuple[int, int]]) -> Rivals:
         return [Launch(step.kernel, step.grid(*out.shape), step.block, (u, s, vt, k, out))]
 
     down, across, threads = tile
-    rows, columns, k = LADDER_SHAPE
+    rows, columns, k = ladder.SHAPE
     arguments = drawn(**factors(rows, columns, k), k=k, out=empty(rows, columns))
     grid = -(-columns // across), -(-rows // down)
     of_ladder = {"subject": "reconstruct", "kernel": "reconstruct", "shape": SHAPE}

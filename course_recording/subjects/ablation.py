@@ -14,8 +14,8 @@ from types import ModuleType
 import numpy as np
 
 from course.kernels.reconstruct import warp_tiles
-from course.kernels.reconstruct.ladder import work_of
 from course.kernels.steps import ceil_div
+from course_lessons.lesson06.ladder import work_of
 from course_recording.subjects.reconstruct import exact
 
 SHAPES = ((8192, 8192, 8192, 2048), (4096, 4096, 4096, 1024))

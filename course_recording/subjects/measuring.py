@@ -15,7 +15,6 @@ from functools import partial
 
 import numpy as np
 
-from course.kernels.reconstruct import cpu
 from course.kernels.reconstruct.ladder import (
     TILE,
     reconstruct_float32,
@@ -26,6 +25,7 @@ from course.kernels.reconstruct.ladder import (
 from course.measure import event_clock
 from course.measure.measured_roofs import roof_kernels
 from course.measure.timing import processor, sampled, timing_of
+from course_lessons.lesson02 import cpu
 
 SIZES = (512, 1024, 2048, 4096)
 RANK = 256

@@ -8,14 +8,8 @@ with arrays of CuPy, by "auto".
 
 import numpy as np
 
-from course.kernels.reconstruct.ladder import (
-    LADDER,
-    LADDER_SHAPE,
-    ImageProblem,
-    reconstruct,
-    work_of,
-)
-from course_lessons.lesson06.ladder import OWN, own_rung, prepared
+from course.kernels.reconstruct.ladder import LADDER, ImageProblem, reconstruct
+from course_lessons.lesson06.ladder import OWN, SHAPE, own_rung, prepared, work_of
 
 #: rows, columns, r, k where the last steps are compared with the peers.
 SHAPES = (
@@ -35,7 +29,7 @@ TF32_LIMIT = 1e-3
 def run(bench):
     """Check and time the steps and their peers."""
     for rows, columns, r, k in bench.parts(SHAPES):
-        whole = (rows, columns, k) == LADDER_SHAPE
+        whole = (rows, columns, k) == SHAPE
         one_image(bench, rows, columns, r, k, LADDER if whole else LAST)
     a_stack(bench, *STACK)
 

@@ -253,23 +253,6 @@ LADDER = Ladder("reconstruct", ImageProblem.of, {
     "warp per tile": Step(_warp_per_tile, _strided_refusal),
 }, best_step)  # fmt: skip
 
-#: rows, columns, k at which every step is timed.
-LADDER_SHAPE = (4096, 4096, 1024)
-
-
-def work_of(name: str, m: int, n: int, k: int, images: int = 1) -> dict[str, Any]:
-    """Bytes and operations by unit of a step, and the operations that are needed."""
-    needed = 2 * m * n * k * images
-    work = {"bytes": 4 * images * (m * k + k + k * n + m * n), "operations": {"float32": needed}}
-    if name == "original":
-        work["operations"] = {"float64": needed}
-    if name in ("tensor cores", "warpgroups"):
-        work |= {"operations": {"tensor_float16": 3 * needed}, "needed": needed}
-        work["dtype"] = "tensor_float16"  # what is multiplied: three products for one
-    if name == "tf32":
-        work |= {"operations": {"tensor_float32": needed}, "dtype": "tensor_float32"}
-    return work
-
 
 def _result(u: ArrayFacts, s: ArrayFacts, vt: ArrayFacts, k: int, method: str) -> Result:
     shapes = [array.shape for array in (u, s, vt)]

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from course.kernels.reconstruct import cpu
+from course_lessons.lesson02 import cpu
 
 SHAPES = [(1, 1, 1, 1), (7, 5, 5, 1), (13, 37, 13, 5), (41, 17, 17, 17), (64, 48, 48, 20)]
 
@@ -75,7 +75,7 @@ def test_processes_start_beside_threads_and_without_a_script():
     """As in a notebook: no main module with a file, threads already running, nothing printed."""
     program = """
 import numpy as np
-from course.kernels.reconstruct import cpu
+from course_lessons.lesson02 import cpu
 u, s, vt = np.ones((6, 2), np.float32), np.ones(2, np.float32), np.ones((2, 5), np.float32)
 cpu.reconstruct_parallel(u, s, vt, 2)
 with cpu.start_processes(2) as pool:
