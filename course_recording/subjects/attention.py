@@ -19,6 +19,7 @@ import numpy as np
 
 from course.dispatch.entry import EntryPoint
 from course.dispatch.slots import name_of
+from course.heuristics import norm as norm_heuristics
 from course.kernels import norm
 from course.kernels.attention import attention
 from course.kernels.norm import half
@@ -115,9 +116,9 @@ def of_norm(bench: Any, torch: Any, rows: int) -> None:
     }
     makes = {name: made for name, made in half.STEPS.items() if name != "wide"}
     if rows == ROWS[0]:
-        for tokens, shape in half.tokens_sweep(WIDTH).items():
+        for tokens, shape in norm_heuristics.tokens_sweep(WIDTH).items():
             makes[f"{tokens} tokens a block"] = partial(half.in_registers, shape)
-        for elements, shape in half.elements_sweep(WIDTH).items():
+        for elements, shape in norm_heuristics.elements_sweep(WIDTH).items():
             makes[f"{elements} numbers a thread"] = partial(half.in_registers, shape)
     own = {"ours"}
     for name, made in makes.items():

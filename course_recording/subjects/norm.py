@@ -11,10 +11,9 @@ from functools import partial
 
 import numpy as np
 
+from course.heuristics.norm import REGISTERS, REGISTERS_AND_SHARED, short_config
 from course.kernels.norm.backward import BACKWARD
-from course.kernels.norm.first_steps import REGISTERS
-from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, prepared
-from course.kernels.norm.registers import short_config
+from course.kernels.norm.ladder import LADDER, prepared
 from course.kernels.steps import hopper_refusal, one_call, shared_memory_limit
 from course_recording import launch_costs, peers
 from course_recording.peers import cuda_cpp as cuda_cpp_norm

@@ -13,6 +13,7 @@ from typing import Any
 from numba import float32, void
 
 from course.compiler import toolchain
+from course.heuristics import norm as norm_heuristics
 from course.heuristics import softmax as softmax_heuristics
 from course.heuristics.reconstruct import TILES
 from course.kernels import activation, reduce
@@ -25,7 +26,6 @@ from course.kernels.gemm.small_tile import PRECISIONS
 from course.kernels.norm import NormProblem, Variant, backward_registers, long_rows
 from course.kernels.norm import backward as norm_backward
 from course.kernels.norm import ladder as norm
-from course.kernels.norm.registers import FEW, IN_L2
 from course.kernels.reconstruct import ladder
 from course.kernels.softmax import backward as softmax_backward
 from course.kernels.softmax import forward as softmax
@@ -220,17 +220,19 @@ def of_norm() -> Iterator[Case]:
         back = void(rows, rows, columns, columns, float32, rows, sums)
         for length, aligned in lengths:
             where = f"{length}{'' if aligned else ' unaligned'}, {kind}"
-            rows = NormProblem(FEW, length, kind, aligned, limits=(0, False))
+            rows = NormProblem(norm_heuristics.FEW, length, kind, aligned, limits=(0, False))
             step = norm.LADDER[norm.LADDER.best(rows)]
             for function in (None, "gelu") if length in (768, 4096) else ("gelu",):
                 name = f"norm: {'rows' if function is None else 'rows, gelu'}, {where}"
                 variant = Variant(kind, aligned, activation=function)
-                yield Case(name, step.launch(FEW, length, variant).kernel, types)
-                if aligned and kind == "float32" and length <= IN_L2:
-                    kernel = step.launch(FEW, length, replace(variant, keep_in_l2=True)).kernel
+                yield Case(name, step.launch(norm_heuristics.FEW, length, variant).kernel, types)
+                if aligned and kind == "float32" and length <= norm_heuristics.IN_L2:
+                    kernel = step.launch(
+                        norm_heuristics.FEW, length, replace(variant, keep_in_l2=True)
+                    ).kernel
                     yield Case(f"{name}, kept in L2", kernel, types, (8, 0))
-            if length <= norm_backward.longest_in_registers(aligned):
-                config = backward_registers.backward_config(length, aligned)
+            if length <= norm_heuristics.longest_backward(aligned):
+                config = norm_heuristics.backward_config(length, aligned)
                 unguarded = config.unguarded(length, aligned)
                 for function in (None, "gelu"):
                     variant = Variant(
@@ -239,10 +241,10 @@ def of_norm() -> Iterator[Case]:
                     kernel = backward_registers.backward_in_registers(config, variant, True)
                     label = "" if function is None else f", {function}"
                     yield Case(f"norm: backward{label}, {where}", kernel, back)
-            if kind == "float32" and length > norm.REGISTERS_ALONE[aligned]:
+            if kind == "float32" and length > norm_heuristics.REGISTERS_ALONE[aligned]:
                 variant = Variant(kind, aligned, activation="gelu", shifted=not aligned)
-                config = long_rows.split_config(length, 2**18, variant.shifted)
-                split = long_rows.split_variant(config, variant, length)
+                config = norm_heuristics.split_config(length, 2**18, variant.shifted)
+                split = norm_heuristics.split_variant(config, variant, length)
                 kernel = long_rows.rows_in_both(config, split)
                 yield Case(f"norm: rows in both, gelu, {where}", kernel, types, (8, 0))
 

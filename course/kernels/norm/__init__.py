@@ -1,10 +1,9 @@
 """LayerNorm: a ladder of eleven steps, one more for elements of 16 bits, and its gradients'."""
 
+from course.heuristics.norm import REGISTERS_AND_SHARED, NormProblem, Variant
 from course.kernels.norm.backward import layer_norm_backward
-from course.kernels.norm.first_steps import NormProblem, Variant
 from course.kernels.norm.ladder import (
     LADDER,
-    REGISTERS_AND_SHARED,
     activate,
     layer_norm,
     method_for,

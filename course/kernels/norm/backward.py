@@ -31,16 +31,13 @@ from numba import float32
 from course.backend import cuda
 from course.dispatch.entry import EntryPoint, Stream
 from course.dispatch.slots import name_of, workspace
+from course.heuristics.norm import BACKWARD_BLOCKS, Variant, backward_config, longest_backward
 from course.kernels.arrays import Array, checked, matrix, rows_are_aligned
 from course.kernels.norm.backward_registers import (
-    BACKWARD_ELEMENTS,
-    BACKWARD_THREADS,
-    BLOCKS,
     SLOPES,
-    backward_config,
     backward_in_registers,
 )
-from course.kernels.norm.first_steps import Variant, merged_in_warp, moments_of, or_constant
+from course.kernels.norm.first_steps import merged_in_warp, moments_of, or_constant
 from course.kernels.norm.ladder import check_activation, check_rows, factors_in_order
 from course.kernels.steps import (
     Ladder,
@@ -234,12 +231,7 @@ class BackwardProblem(NamedTuple):
         return cls(*x.shape, variant, dgamma is not None)
 
 
-def longest_in_registers(aligned: bool) -> int:
-    """Elements of the longest two rows that a block's registers hold."""
-    return BACKWARD_THREADS * BACKWARD_ELEMENTS[aligned][-1]
-
-
-_too_long = row_limit(longest_in_registers)
+_too_long = row_limit(longest_backward)
 
 
 def _two_kernels(p, dy, x, gamma, beta, dx, dgamma, dbeta, eps, activation):
@@ -261,7 +253,7 @@ def _two_kernels(p, dy, x, gamma, beta, dx, dgamma, dbeta, eps, activation):
 def _registers(p, dy, x, gamma, beta, dx, dgamma, dbeta, eps, activation):
     rows, columns, variant, parameters = p
     config = backward_config(columns, variant.aligned)
-    blocks = min(ceil_div(rows, config.rows), BLOCKS * multiprocessors())
+    blocks = min(ceil_div(rows, config.rows), BACKWARD_BLOCKS * multiprocessors())
     some = workspace((2, blocks * config.rows if parameters else 1, columns), np.float32)
     variant = replace(variant, unguarded=config.unguarded(columns, variant.aligned))
     kernel = backward_in_registers(config, variant, parameters)

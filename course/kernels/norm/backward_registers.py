@@ -15,9 +15,9 @@ from collections.abc import Callable
 from numba import float32, int32, int64
 
 from course.backend import cuda
+from course.heuristics.norm import RowConfig, Variant, power_above
 from course.kernels.activation import FUNCTIONS
-from course.kernels.norm.first_steps import RowConfig, Variant
-from course.kernels.norm.registers import ROW_THREADS, power_above, row_functions, short_config
+from course.kernels.norm.registers import row_functions
 from course.kernels.warps import WARP, lanes_sum
 
 
@@ -32,23 +32,6 @@ SLOPES: dict[str | None, Callable] = {
     None: as_it_is,
     **{name: gradient for name, (_, gradient) in FUNCTIONS.items()},
 }
-
-BACKWARD_SHORT = 256  # columns up to which a block has several rows; their sums take registers, too
-BACKWARD_THREADS = 512  # of a row, at most
-BACKWARD_ELEMENTS = {True: (8, 16), False: (8,)}
-BLOCKS = 4  # for each multiprocessor: they are persistent
-
-
-def backward_config(columns: int, aligned: bool = True) -> RowConfig:
-    """The shape of a block that has rows of this length of dy and x, and its sums, in registers."""
-    if columns <= BACKWARD_SHORT:
-        return short_config(columns)
-    return next(
-        RowConfig(threads, 1, elements)
-        for elements in BACKWARD_ELEMENTS[aligned]
-        for threads in ROW_THREADS
-        if threads <= BACKWARD_THREADS and threads * elements >= columns
-    )
 
 
 @functools.cache

@@ -5,8 +5,8 @@ variance as the mean of ``(x - mean)**2``: Ba, Kiros, Hinton, "Layer Normalizati
 arXiv:1607.06450. All kernels take x (rows, columns), gamma (columns,), beta (columns,), eps, out
 (rows, columns); x, out, gamma and beta hold float32, float16 or bfloat16, sums are float32.
 
-Here is also what all steps have in common: `NormProblem`, `NormStep`, and how threads share rows,
-`RowConfig`. How a step is launched stands below its kernel.
+Here is also what all steps have in common, `NormStep`. How a step is launched stands below its
+kernel; how threads share rows is chosen in `course.heuristics.norm`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ import numpy as np
 from numba import float32
 
 from course.backend import cuda
+from course.heuristics.norm import NormProblem, Variant
 from course.kernels.activation import FUNCTIONS, unchanged
-from course.kernels.arrays import NUMBA_TYPES, Array
-from course.kernels.steps import Launch, Step, ceil_div, shared_memory_limit
+from course.kernels.arrays import Array
+from course.kernels.steps import Launch, Step, ceil_div
 from course.kernels.warps import ALL, WARP
-
-REGISTERS = 65_536  # of a multiprocessor, from compute capability 5.0 to 12.0
 
 # --- what a step is -------------------------------------------------------------------------------
 
@@ -38,56 +37,6 @@ ACTIVATIONS: dict[str | None, Callable] = {
 }
 
 
-@dataclass(frozen=True)
-class Variant:
-    """What a kernel is compiled for, beside its config."""
-
-    dtype: str = "float32"  # what the result holds
-    aligned: bool = True  # rows, gamma and beta can be accessed four elements at a time
-    unguarded: int = 0  # parts of the threads' elements that every row fills: without a guard
-    gamma: bool = True  # whether it is there; without it the argument is not touched
-    beta: bool = True
-    activation: str | None = None  # a name in `ACTIVATIONS`
-    # rows begin anywhere, and all of one but at most 66 elements can be accessed four at a time:
-    # `course.kernels.norm.long_rows`. Gamma and beta are four copies
-    shifted: bool = False
-    # L2 is asked to keep what is read, float32, longer than what is written: compute capability
-    # 8.0. On an H200 that is worth 1 to 3%; no counter has shown why
-    keep_in_l2: bool = False
-
-    wide = property(lambda self: 4 if self.aligned or self.shifted else 1)  # elements of an access
-
-
-@dataclass(frozen=True)
-class RowConfig:
-    """How the threads of a block share rows; what is tuned for a GPU."""
-
-    row_threads: int  # of a row: a power of two below 32, or a multiple of 32
-    rows: int = 1  # of a block, which are whole warps together; one where it has several warps
-    elements: int = 8  # that a thread has of a row; a multiple of 4
-    most_registers: int = 255  # of a thread; fewer where else a block would not fit
-    # gamma and beta are loaded with the row, not when its sums are there: two more registers for
-    # each element. It shortens what few rows wait for
-    ahead: bool = False
-    blocks: int = 1  # that share a row, as a cluster
-
-    threads = property(lambda self: self.row_threads * self.rows)  # of a block
-    across = property(lambda self: self.row_threads * self.blocks)  # of a row, in all its blocks
-    longest = property(lambda self: self.across * self.elements)  # row that fits
-    max_registers = property(  # of a thread, so that a block fits a multiprocessor
-        lambda self: min(self.most_registers, REGISTERS // self.threads // 8 * 8)
-    )
-
-    def parts(self, aligned: bool) -> int:
-        """Accesses of a thread to a row."""
-        return self.elements // (4 if aligned else 1)
-
-    def unguarded(self, columns: int, aligned: bool) -> int:
-        """Those of them that are inside a row of this length for every thread."""
-        wide = 4 if aligned else 1
-        return min(columns // (self.across * wide), self.parts(aligned))
-
-
 class Made(NamedTuple):
     """A kernel, blocks, threads, and bytes of dynamic shared memory."""
 
@@ -95,35 +44,6 @@ class Made(NamedTuple):
     blocks: int
     threads: int
     shared: int = 0
-
-
-class NormProblem(NamedTuple):
-    """What decides between the steps."""
-
-    rows: int
-    columns: int
-    dtype: str = "float32"  # what the result holds
-    aligned: bool = True  # rows, gamma and beta can be accessed four elements at a time
-    whole: bool = True  # no gaps are between rows, and the first begins where four can be accessed
-    # why eight elements of 16 bits cannot be accessed at once, in words; "" if they can
-    eights: str = "is for elements of 16 bits"
-    gamma: bool = True  # whether it is there
-    beta: bool = True
-    activation: str | None = None  # a name in `ACTIVATIONS`
-    limits: tuple[int, bool] | None = None  # `shared_limit` of another than the current GPU
-
-    # bytes of shared memory that a block can have, whether it can be copied to meanwhile
-    shared_limit = property(lambda self: self.limits or shared_memory_limit())
-    # bytes of an element; those of gamma and beta are counted as many
-    stored = property(lambda self: NUMBA_TYPES[self.dtype].bitwidth // 8)
-
-    @property
-    def variant(self) -> Variant:
-        """What a kernel that applies the activation is compiled for."""
-        keep = self.dtype == "float32" and self.shared_limit[1]
-        return Variant(
-            self.dtype, self.aligned, 0, self.gamma, self.beta, self.activation, keep_in_l2=keep
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

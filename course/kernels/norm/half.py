@@ -28,12 +28,11 @@ import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
+from course.heuristics.norm import EIGHT, RowConfig, Variant, tokens_sweep
 from course.kernels.arrays import NUMBA_TYPES, Array, as_words
 from course.kernels.norm.first_steps import (
     TREE,
     Made,
-    RowConfig,
-    Variant,
     layer_norm_tree,
     tree_sum,
 )
@@ -53,7 +52,6 @@ from warpsim.ptx import (
     unpack_f16,
 )
 
-EIGHT = 8  # elements of an access of 16 bytes
 TOKENS = 4  # of a block
 LONGEST = 1024  # elements of a token in a warp's registers
 
@@ -186,22 +184,6 @@ def wide(kind: str, columns: int, tokens: int = TOKENS, factors: bool = True) ->
 
 
 # --- launches -------------------------------------------------------------------------------------
-
-
-def tokens_sweep(columns: int) -> dict[int, RowConfig]:
-    """Blocks with 1 to 32 tokens, a warp each: for `in_registers`, by tokens a block."""
-    elements = ceil_div(columns, 4 * WARP) * 4
-    return {tokens: RowConfig(WARP, tokens, elements) for tokens in (1, 2, 4, 8, 16, 32)}
-
-
-def elements_sweep(columns: int) -> dict[int, RowConfig]:
-    """Blocks with one token and as many threads as it needs, by elements a thread."""
-    configs = {}
-    for elements in (4, 8, 12, 16, 24, 32):
-        warps = ceil_div(columns, elements * WARP)
-        if warps * WARP <= 1024:
-            configs[elements] = RowConfig(WARP * warps, 1, elements)
-    return configs
 
 
 def in_registers(config: RowConfig, rows: int, columns: int, variant: Variant) -> Made:

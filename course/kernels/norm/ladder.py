@@ -1,9 +1,9 @@
 """Normalise the rows of a matrix on the GPU (LayerNorm): the ladder, and the entry point.
 
-Each step stands beside its launch: 1 to 5 in `course.kernels.norm.first_steps`, 6, 7 and 9 in
-`course.kernels.norm.registers`, 8 in `course.kernels.norm.long_rows`, 10 in
-`course.kernels.norm.clusters`; 16-bit elements have a ladder
-of their own, `course.kernels.norm.half`, whose last step "auto" takes. Gradients are in
+Each step stands beside its launch: 1 to 5 in `course.kernels.norm.first_steps`, 6, 7, 9 and 10 in
+`course.kernels.norm.registers`, 8 in `course.kernels.norm.long_rows`; 16-bit elements have a ladder
+of their own, `course.kernels.norm.half`, whose last step "auto" takes. Which one that is, and how
+threads share rows, is chosen in `course.heuristics.norm`. Gradients are in
 `course.kernels.norm.backward` and `course.kernels.norm.backward_registers`.
 
 >>> y = layer_norm(x, gamma, beta)                          # NumPy in, NumPy out
@@ -25,6 +25,14 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Stream
 from course.dispatch.slots import name_of, workspace
+from course.heuristics.norm import (
+    FEW,
+    REGISTERS_AND_SHARED,
+    SHIFTED,
+    NormProblem,
+    best,
+    longest_split,
+)
 from course.kernels.arrays import (
     MOST,
     Array,
@@ -34,36 +42,25 @@ from course.kernels.arrays import (
     matrix,
     rows_are_aligned,
 )
-from course.kernels.norm.clusters import CLUSTERS
 from course.kernels.norm.first_steps import (
     ACTIVATIONS,
     FIRST_STEPS,
-    NormProblem,
     NormStep,
     or_constant,
 )
-from course.kernels.norm.half import EIGHT, HALF, eights_refusal
-from course.kernels.norm.long_rows import in_both, longest_split
-from course.kernels.norm.registers import FEW, FEW_SHORT, IN_REGISTERS, SHORT, longest_in_registers
+from course.kernels.norm.half import HALF, eights_refusal
+from course.kernels.norm.long_rows import in_both
+from course.kernels.norm.registers import IN_REGISTERS
 from course.kernels.steps import (
     Ladder,
     Launch,
     ceil_div,
     configured,
-    multiprocessors,
     require_choice,
     round_up,
 )
-from course.kernels.warps import WARP
 
 LONGEST = 2**24  # columns: as many as float32 counts exactly
-REGISTERS_AND_SHARED = "registers and shared memory"
-
-#: The longest rows in registers alone, aligned or not, where shared memory can have a part of them.
-REGISTERS_ALONE = {True: 16_384, False: 8192}
-#: Rows that begin anywhere, from here on: all but at most 66 elements are accessed four at a time.
-#: The block must have three warps for those.
-SHIFTED = 4096
 
 
 def problem_of(
@@ -161,42 +158,6 @@ def _activated(p, x, gamma, beta, out, eps, activation):
 # --- the ladder -----------------------------------------------------------------------------------
 
 
-#: To read rows again that are still in L2 costs less than to wait for a cluster's other blocks: so
-#: many bytes of all rows, or rows so long that a block alone is a multiprocessor's.
-IN_L2, SHORT_IN_CLUSTERS = 32 << 20, 65_536
-
-
-def _by_clusters(problem: NormProblem) -> bool:
-    """Whether clusters are the faster of the two ways to have a row that no block holds."""
-    if LADDER["clusters"].lacks(problem):
-        return False
-    large = problem.rows * problem.columns * problem.stored > IN_L2
-    return (
-        not problem.aligned or problem.rows < 2 * multiprocessors()
-        or (large and problem.columns <= SHORT_IN_CLUSTERS)
-    )  # fmt: skip
-
-
-def _best(problem: NormProblem) -> str:
-    columns, few = problem.columns, problem.rows * problem.columns <= FEW
-    idle = columns <= SHORT and 4 * columns < 3 * round_up(columns, EIGHT * WARP)  # lanes in "half"
-    if not (few or idle or problem.activation or LADDER["half"].lacks(problem)):
-        return "half"
-    if columns <= (FEW_SHORT if few else SHORT):
-        return "several rows"
-    longest, clusters = longest_in_registers(problem.aligned), _by_clusters(problem)
-    both = not both_refusal(problem) and columns <= longest_split(problem.shared_limit[0])
-    if few and not problem.aligned and (clusters or columns <= longest):
-        both = False  # which takes one launch more for such rows
-    if both:
-        longest = min(longest, REGISTERS_ALONE[problem.aligned])
-    if columns <= longest:
-        return "registers"
-    if both:
-        return REGISTERS_AND_SHARED
-    return "clusters" if clusters else "long"
-
-
 LADDER = Ladder(
     "layer_norm",
     problem_of,
@@ -206,10 +167,10 @@ LADDER = Ladder(
         "several rows": IN_REGISTERS["several rows"],
         REGISTERS_AND_SHARED: NormStep(_both, both_refusal, launch=in_both),
         "long": IN_REGISTERS["long"],
-        "clusters": CLUSTERS,
+        "clusters": IN_REGISTERS["clusters"],
         "half": HALF.then(_activated),
     },
-    _best,
+    lambda problem: best(problem, lambda step: not LADDER[step].lacks(problem)),
 )
 
 

@@ -21,7 +21,6 @@ cluster of two or more blocks a row, whose sums go through distributed shared me
 """
 
 import functools
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,74 +29,29 @@ from typing import Any
 from numba import float32, int32, int64, uint32
 
 from course.backend import cuda
-from course.kernels.norm.first_steps import ACTIVATIONS, Made, RowConfig, Variant
-from course.kernels.norm.registers import ROW_THREADS, power_above, row_functions
+from course.heuristics.norm import (
+    BEGIN,
+    BESIDE,
+    ROW_THREADS,
+    RowConfig,
+    Variant,
+    dynamic_shared,
+    power_above,
+    split_config,
+    split_variant,
+)
+from course.kernels.norm.first_steps import ACTIVATIONS, Made
+from course.kernels.norm.registers import row_functions
 from course.kernels.steps import multiprocessors, shared_memory_limit
 from course.kernels.warps import WARP, lanes_sum
 from warpsim.ptx import commit_copies, copy4_async, copy_async, wait_copies
 
-SUMS = 4 * 5 * WARP  # bytes of static shared memory: warps' counts, two of means and squares
 #: Blocks that have more rows than `FEW` begin in `PHASES` groups, `APART` ns after each other.
 FEW, PHASES, APART = 2, 8, 1000
-#: A body begins at a multiple of so many elements, 256 bytes. GB/s of 65,535 columns on an H200: of
-#: 4 3,046, for 8 3,085, for 32, a line, 3,117; in another run for 32 3,065, for 64 3,155,
-#: for 128 3,160.
-BEGIN = 64
-BESIDE = BEGIN + 2  # elements beside a body, at most: before it, and fewer than four behind it
-#: Elements of shared memory that a row takes beyond its own: gamma and beta beside a body.
-EXTRA = 3 * BESIDE - (BEGIN - 1)
 #: Accesses at a time. Loops over this one look idle: without them the compiler orders the same
 #: arithmetic otherwise, and the machine code is not the one that was measured.
 GROUP = 1
 BEHIND = 2  # accesses in flight, after which what has arrived is added up
-
-# --- how a row is split ---------------------------------------------------------------------------
-
-SPLIT_THREADS = 1024  # of a row in registers and shared memory, at most
-#: Elements a thread in registers: the fewest that leave L1 its part. On an H200 12, not 16, of odd
-#: rows: 12,001 columns 3,341 -> 3,473 GB/s, 40,001 3,087 -> 3,191.
-SPLIT_ELEMENTS = (12, 16)
-SPLIT_REGISTERS = 64  # of a thread: 1,024 of them fit a multiprocessor, in how many blocks ever
-#: What blocks leave to L1 of the memory that can be shared, if they can: what is fetched to
-#: registers is in L1 on its way. An H200 gives L1 28 KB beside 228, 60 beside 196, 92 beside 164.
-#: The same kernels were 5 to 11% slower when all 228 were set apart that they did not need. Two or
-#: four blocks share a multiprocessor only if they leave it: two for rows of 32,768 elements, 3,620
-#: -> 3,840 GB/s, but of 33,000 3,400 -> 3,200.
-SPLIT_FREE = 1 / 7
-RESERVED = 1024  # bytes of shared memory that a block takes beside its own
-
-
-def dynamic_shared(config: RowConfig, columns: int, shifted: bool = False) -> int:
-    """Bytes of dynamic shared memory for rows of a length."""
-    rest = columns - config.longest
-    return 4 * (max(rest, BEGIN - 1) + EXTRA if shifted else max(rest, 0))
-
-
-def split_config(columns: int, shared: int, shifted: bool = False) -> RowConfig:
-    """The config of a block that has a row of this length in registers and shared memory.
-
-    The first ``config.longest`` elements are in registers. `shared`: bytes of shared memory that a
-    block can have; `shifted`: of `Variant`.
-    """
-    for blocks, elements in itertools.product((4, 2, 1), SPLIT_ELEMENTS):
-        threads = min(SPLIT_THREADS // blocks, max(32, power_above(columns // 32)))
-        config = RowConfig(threads, 1, elements, SPLIT_REGISTERS)
-        size = SUMS + dynamic_shared(config, columns, shifted)
-        if blocks * (size + RESERVED) <= (1 - SPLIT_FREE) * (shared + RESERVED):
-            break
-    return config
-
-
-def longest_split(shared: int, shifted: bool = True) -> int:
-    """The longest row of float32 that fits registers and so many bytes of shared memory."""
-    return SPLIT_THREADS * SPLIT_ELEMENTS[-1] + (shared - SUMS) // 4 - (EXTRA if shifted else 0)
-
-
-def split_variant(config: RowConfig, variant: Variant, columns: int) -> Variant:
-    """The variant for rows of a length: with the parts that they fill."""
-    body = (columns - (BEGIN - 1)) // 4 * 4 if variant.shifted else columns
-    return replace(variant, unguarded=config.unguarded(body, True))
-
 
 # --- rows that begin anywhere ---------------------------------------------------------------------
 

@@ -1,10 +1,12 @@
-"""Normalise the rows of a matrix, steps 6, 7 and 9: wide loads, and the row in registers.
+"""Normalise the rows of a matrix, steps 6, 7, 9 and 10: wide loads, and the row in registers.
 
 Step 6: a block reads its row once, 16 bytes a thread and access, all of them in flight together,
 and keeps it in registers: mean, then squared differences, then the result, without reading again.
 Step 7 is the same with several short rows in a block: the threads of a row are a part of a warp and
 need shuffles alone. Step 9 is for rows of any length: moments of a chunk after the other, then the
-row is read a second time, while some of it may still be in L2.
+row is read a second time, while some of it may still be in L2. In step 10 the blocks of a cluster
+share a row: as a block's warps merge their counts, means and squares, so do they. A row is read
+once, however long it is, and few rows keep more multiprocessors busy than there are rows.
 
 Which elements a thread has: columns ``(part * row_threads + thread) * wide`` and the ``wide - 1``
 after it, for each part. Parts that a row surely fills are compiled without a guard. In others, what
@@ -23,123 +25,33 @@ from types import SimpleNamespace
 from numba import float32, int32, int64
 
 from course.backend import cuda
+from course.heuristics.norm import (
+    IN_L2,
+    LONG,
+    SHORT_ELEMENTS,
+    NormProblem,
+    RowConfig,
+    Variant,
+    block_config,
+    cluster_config,
+    longest_in_cluster,
+    longest_in_registers,
+    power_above,
+    several_config,
+)
 from course.kernels.arrays import NUMBA_TYPES
 from course.kernels.norm.first_steps import (
     ACTIVATIONS,
     Made,
     NormStep,
-    RowConfig,
-    Variant,
     fused,
     merged,
     merged_in_warp,
 )
-from course.kernels.steps import ceil_div, round_up, row_limit
+from course.kernels.steps import ceil_div, hopper_refusal, row_limit
 from course.kernels.warps import WARP, lanes_sum
 from warpsim import ptx
 from warpsim.ptx import cluster, cluster_barrier, cluster_rank, grid_dependency_wait, load4_cluster
-
-# --- shapes that are tuned for a GPU --------------------------------------------------------------
-
-
-def power_above(number: int) -> int:
-    """The least power of two that is no smaller."""
-    return 1 << max(number - 1, 0).bit_length()
-
-
-#: Threads of a row from which a kernel is chosen, so that few are compiled.
-ROW_THREADS = (32, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
-#: Elements a thread: of aligned rows the fewest that reach the row's end; of others, whose accesses
-#: are of one element, what leaves the fewest threads idle.
-ELEMENTS = {True: (8, 16, 24, 32), False: (12, 16)}
-#: More threads of a row whose accesses are of one element: 352 x 12 hold one of 4,099.
-UNALIGNED_THREADS = (*ROW_THREADS, 352)
-FEW_THREADS = 512  # of a row, if they hold it: several blocks a multiprocessor
-FEW_REGISTERS = 32  # with 8 elements a thread: all 2,048 threads fit a multiprocessor
-UNALIGNED_REGISTERS = 64  # each element takes an address
-SHORT_THREADS = 128  # of a block with several rows
-#: Elements a thread of one of several rows: the fewest that let a warp, or a part of it, hold it.
-SHORT_ELEMENTS = (8, 12, 16, 24, 32)
-NARROW_ELEMENTS = 16  # of 16 bits, of rows that are accessed four elements at a time
-SHORT = 384  # columns up to which "auto" has several rows a block
-#: The longest aligned rows in registers that L2 is asked to keep longer than what is written. On an
-#: H200, 2^26 elements: 4,096 columns 4,055 -> 4,128 GB/s, 12,288 4,017 -> 4,047, but 16,384
-#: 3,961 -> 3,875, where fewer blocks share a multiprocessor.
-IN_L2 = 12_288
-LONG = RowConfig(512, 1, 16)  # for rows that no block's registers hold
-
-
-def row_config(columns: int, aligned: bool = True, kind: str = "float32") -> RowConfig:
-    """The config of a block that has a row of this length in registers, or a few if a warp does."""
-    sizes = [
-        (elements, threads)
-        for elements in ELEMENTS[aligned]
-        for threads in (ROW_THREADS if aligned else UNALIGNED_THREADS)
-        if threads * elements >= columns
-    ]
-    if aligned and kind == "float32":
-        few = [(elements, threads) for elements, threads in sizes if threads <= FEW_THREADS]
-        elements, threads = (few or sizes)[0]
-        registers = FEW_REGISTERS if elements == ELEMENTS[True][0] else 255
-        return RowConfig(threads, 1, elements, registers)
-    elements, threads = min(sizes, key=lambda size: (size[0] * size[1], -size[0]))
-    if aligned:  # half the bytes an access: as many of them as there can be
-        return RowConfig(threads, SHORT_THREADS // threads if threads == 32 else 1, elements)
-    return RowConfig(threads, 1, elements, UNALIGNED_REGISTERS)
-
-
-#: Elements of all rows up to which all threads run at the same time: what counts is how long one of
-#: them takes.
-FEW = 1 << 20
-FEW_SHORT = 256  # columns up to which "auto" has several rows a block, then
-#: As many, of 16 bits, up to which a row's threads have half as many elements as of more rows.
-FEWER_ELEMENTS = 6 << 20
-
-
-def few_config(columns: int) -> RowConfig | None:
-    """The config where all rows together are few elements; None for rows that are too long."""
-    for elements in (4, 8, 12, 16):
-        threads = ceil_div(columns, elements)
-        if elements == 4 and columns > WARP * elements or threads > ROW_THREADS[-1]:
-            continue
-        threads = power_above(threads) if threads <= WARP else round_up(threads, WARP)
-        return RowConfig(threads, max(1, 2 * WARP // threads), elements, ahead=True)
-    return None
-
-
-def block_config(rows: int, columns: int, aligned: bool, kind: str) -> RowConfig:
-    """The config of step 6."""
-    size = rows * columns
-    few = few_config(columns) if size <= FEW else None
-    if few is not None and few.rows == 1:
-        return few
-    if aligned and kind != "float32" and size <= FEWER_ELEMENTS and columns <= 16 * ROW_THREADS[-1]:
-        return RowConfig(round_up(ceil_div(columns, 16), WARP), 1, 16, ahead=True)
-    return row_config(columns, aligned, kind)
-
-
-def several_config(rows: int, columns: int, aligned: bool, kind: str) -> RowConfig:
-    """The config of step 7."""
-    if rows * columns <= FEW and columns <= FEW_SHORT:
-        return few_config(columns)
-    return short_config(columns, aligned and kind != "float32")
-
-
-def short_config(columns: int, narrow: bool = False) -> RowConfig:
-    """The config of a block that has several rows of this length in registers.
-
-    Of `narrow` elements, of 16 bits, a thread has as many as leave the fewest threads idle.
-    """
-    found = []
-    for elements in SHORT_ELEMENTS:
-        threads = power_above(ceil_div(columns, elements))
-        if threads <= WARP:
-            found.append(RowConfig(threads, SHORT_THREADS // threads, elements))
-    if narrow:
-        few = [config for config in found if config.elements <= NARROW_ELEMENTS] or found
-        return min(few, key=lambda config: (config.longest, -config.elements))
-    return found[0]
-
 
 # --- the kernels ----------------------------------------------------------------------------------
 
@@ -464,9 +376,22 @@ def _made(
     return fused(launch, row_limit(most) if most else lambda problem: "")
 
 
-def longest_in_registers(aligned: bool) -> int:
-    """Elements of the longest row that a block's registers hold."""
-    return ROW_THREADS[-1] * ELEMENTS[aligned][-1]
+_beyond_clusters = row_limit(longest_in_cluster)
+
+
+def _no_cluster(problem: NormProblem) -> str:
+    if too_long := _beyond_clusters(problem):
+        return too_long
+    if not problem.shared_limit[1]:  # that of a GPU before compute capability 8.0
+        return "needs compute capability 9.0"
+    return hopper_refusal()
+
+
+def _clusters(rows: int, columns: int, variant: Variant) -> Made:
+    config = cluster_config(columns, variant.aligned)
+    unguarded = config.unguarded(columns, variant.aligned)
+    variant = replace(variant, unguarded=unguarded, keep_in_l2=False)
+    return Made(rows_in_registers(config, variant), rows * config.blocks, config.threads)
 
 
 #: The steps by name.
@@ -476,4 +401,5 @@ IN_REGISTERS = {
         rows_in_registers, several_config, lambda aligned: WARP * SHORT_ELEMENTS[-1]
     ),
     "long": _made(long_rows, lambda rows, columns, aligned, kind: LONG),
+    "clusters": fused(_clusters, _no_cluster),
 }  # fmt: skip

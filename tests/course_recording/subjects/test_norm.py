@@ -7,8 +7,9 @@ import pytest
 
 from course import gpu
 from course.backend import cuda
+from course.heuristics.norm import REGISTERS_AND_SHARED
 from course.kernels.norm.backward import BACKWARD
-from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, prepared
+from course.kernels.norm.ladder import LADDER, prepared
 from course.kernels.steps import shared_memory_limit
 from course_recording.frame import WrongResult
 from course_recording.peers import cuda_cpp

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from course import trace
+from course.heuristics.norm import RowConfig, Variant
 from course.kernels.norm.backward import BACKWARD, layer_norm_backward
 from course.kernels.norm.backward_registers import backward_in_registers
-from course.kernels.norm.first_steps import RowConfig, Variant
 from tests.course.kernels.cases.norm import right, right_backward
 from tests.course.kernels.contract import checked
 

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from course.kernels.norm import NormProblem
-from course.kernels.norm.clusters import BLOCKS, MOST_ELEMENTS, THREADS, cluster_config
-from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, layer_norm
+from course.heuristics.norm import (
+    REGISTERS_AND_SHARED,
+    NormProblem,
+)
+from course.kernels.norm.ladder import LADDER, layer_norm
 from tests.course.kernels.contract import checked
 
 pytestmark = pytest.mark.usefixtures("h200")
@@ -25,13 +27,6 @@ def test_blocks_without_an_element_add_nothing():
     x = np.arange(40, dtype=np.float32).reshape(2, 20)
     y = layer_norm(x, method="clusters")
     assert np.abs(y - layer_norm(x, method="naive")).max() < 1e-6
-
-
-def test_every_length_has_a_config_that_holds_it():
-    for aligned in (True, False):
-        most = BLOCKS[-1] * THREADS * MOST_ELEMENTS[aligned]
-        for columns in (*range(1, most, 997), most):
-            assert cluster_config(columns, aligned).longest >= columns
 
 
 def test_auto_takes_clusters_for_few_rows_and_where_single_elements_are_accessed():

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from course.heuristics.norm import REGISTERS_AND_SHARED
 from course.images import images
-from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, layer_norm
+from course.kernels.norm.ladder import LADDER, layer_norm
 from tests.course.kernels.cases.norm import right
 from tests.course.kernels.contract import checked, typed
 

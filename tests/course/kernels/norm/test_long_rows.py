@@ -5,24 +5,27 @@ import pytest
 
 from course import compiled, gpu, trace
 from course.backend import cuda
-from course.kernels.norm.first_steps import NormProblem, RowConfig, Variant
+from course.heuristics.norm import (
+    BESIDE,
+    FEW,
+    REGISTERS_AND_SHARED,
+    SUMS,
+    NormProblem,
+    RowConfig,
+    Variant,
+    dynamic_shared,
+    longest_in_registers,
+    longest_split,
+    split_config,
+    split_variant,
+)
 from course.kernels.norm.ladder import (
     LADDER,
-    REGISTERS_AND_SHARED,
     layer_norm,
     prepared,
     shifted_factors,
 )
-from course.kernels.norm.long_rows import (
-    BESIDE,
-    SUMS,
-    dynamic_shared,
-    longest_split,
-    rows_in_both,
-    split_config,
-    split_variant,
-)
-from course.kernels.norm.registers import FEW, longest_in_registers
+from course.kernels.norm.long_rows import rows_in_both
 from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.cases.norm import right
 from warpsim.host import gpus
@@ -172,7 +175,7 @@ def test_a_slice_of_long_rows_takes_another_step_than_the_whole_matrix(rng):
 
 
 def test_rows_without_gaps_are_shifted_and_others_take_another_step(rng, monkeypatch):
-    monkeypatch.setattr("course.kernels.norm.ladder.FEW", 0)  # of few rows none is shifted
+    monkeypatch.setattr("course.heuristics.norm.FEW", 0)  # of few rows none is shifted
     whole = rng.standard_normal((3, 16_388)).astype(np.float32)
     gamma, beta = (rng.standard_normal(16_387).astype(np.float32) for _ in range(2))
     there, gamma, beta = (cuda.to_device(array) for array in (whole, gamma, beta))

@@ -1,0 +1,365 @@
+"""How threads and blocks share rows of LayerNorm and its gradients: measured on an H200."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from course.heuristics.device import ceil_div, multiprocessors, round_up, shared_memory_limit
+
+WARP = 32
+EIGHT = 8  # elements of 16 bits of an access of 16 bytes
+REGISTERS_AND_SHARED = "registers and shared memory"
+REGISTERS = 65_536  # of a multiprocessor, from compute capability 5.0 to 12.0
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a kernel is compiled for, beside its config."""
+
+    dtype: str = "float32"  # what the result holds
+    aligned: bool = True  # rows, gamma and beta can be accessed four elements at a time
+    unguarded: int = 0  # parts of the threads' elements that every row fills: without a guard
+    gamma: bool = True  # whether it is there; without it the argument is not touched
+    beta: bool = True
+    activation: str | None = None  # its name
+    # rows begin anywhere, and all of one but at most 66 elements can be accessed four at a time:
+    # `course.kernels.norm.long_rows`. Gamma and beta are four copies
+    shifted: bool = False
+    # L2 is asked to keep what is read, float32, longer than what is written: compute capability
+    # 8.0. On an H200 that is worth 1 to 3%; no counter has shown why
+    keep_in_l2: bool = False
+
+    wide = property(lambda self: 4 if self.aligned or self.shifted else 1)  # elements of an access
+
+
+@dataclass(frozen=True)
+class RowConfig:
+    """How the threads of a block share rows; what is tuned for a GPU."""
+
+    row_threads: int  # of a row: a power of two below 32, or a multiple of 32
+    rows: int = 1  # of a block, which are whole warps together; one where it has several warps
+    elements: int = 8  # that a thread has of a row; a multiple of 4
+    most_registers: int = 255  # of a thread; fewer where else a block would not fit
+    # gamma and beta are loaded with the row, not when its sums are there: two more registers for
+    # each element. It shortens what few rows wait for
+    ahead: bool = False
+    blocks: int = 1  # that share a row, as a cluster
+
+    threads = property(lambda self: self.row_threads * self.rows)  # of a block
+    across = property(lambda self: self.row_threads * self.blocks)  # of a row, in all its blocks
+    longest = property(lambda self: self.across * self.elements)  # row that fits
+    max_registers = property(  # of a thread, so that a block fits a multiprocessor
+        lambda self: min(self.most_registers, REGISTERS // self.threads // 8 * 8)
+    )
+
+    def parts(self, aligned: bool) -> int:
+        """Accesses of a thread to a row."""
+        return self.elements // (4 if aligned else 1)
+
+    def unguarded(self, columns: int, aligned: bool) -> int:
+        """Those of them that are inside a row of this length for every thread."""
+        wide = 4 if aligned else 1
+        return min(columns // (self.across * wide), self.parts(aligned))
+
+
+class NormProblem(NamedTuple):
+    """What decides between the steps."""
+
+    rows: int
+    columns: int
+    dtype: str = "float32"  # what the result holds
+    aligned: bool = True  # rows, gamma and beta can be accessed four elements at a time
+    whole: bool = True  # no gaps are between rows, and the first begins where four can be accessed
+    # why eight elements of 16 bits cannot be accessed at once, in words; "" if they can
+    eights: str = "is for elements of 16 bits"
+    gamma: bool = True  # whether it is there
+    beta: bool = True
+    activation: str | None = None  # its name
+    limits: tuple[int, bool] | None = None  # `shared_limit` of another than the current GPU
+
+    # bytes of shared memory that a block can have, whether it can be copied to meanwhile
+    shared_limit = property(lambda self: self.limits or shared_memory_limit())
+    # bytes of an element; those of gamma and beta are counted as many
+    stored = property(lambda self: 4 if self.dtype == "float32" else 2)
+
+    @property
+    def variant(self) -> Variant:
+        """What a kernel that applies the activation is compiled for."""
+        keep = self.dtype == "float32" and self.shared_limit[1]
+        return Variant(
+            self.dtype, self.aligned, 0, self.gamma, self.beta, self.activation, keep_in_l2=keep
+        )
+
+
+# --- rows in registers ----------------------------------------------------------------------------
+
+
+def power_above(number: int) -> int:
+    """The least power of two that is no smaller."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
+#: Threads of a row from which a kernel is chosen, so that few are compiled.
+ROW_THREADS = (32, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
+#: Elements a thread: of aligned rows the fewest that reach the row's end; of others, whose accesses
+#: are of one element, what leaves the fewest threads idle.
+ELEMENTS = {True: (8, 16, 24, 32), False: (12, 16)}
+#: More threads of a row whose accesses are of one element: 352 x 12 hold one of 4,099.
+UNALIGNED_THREADS = (*ROW_THREADS, 352)
+FEW_THREADS = 512  # of a row, if they hold it: several blocks a multiprocessor
+FEW_REGISTERS = 32  # with 8 elements a thread: all 2,048 threads fit a multiprocessor
+UNALIGNED_REGISTERS = 64  # each element takes an address
+SHORT_THREADS = 128  # of a block with several rows
+#: Elements a thread of one of several rows: the fewest that let a warp, or a part of it, hold it.
+SHORT_ELEMENTS = (8, 12, 16, 24, 32)
+NARROW_ELEMENTS = 16  # of 16 bits, of rows that are accessed four elements at a time
+SHORT = 384  # columns up to which "auto" has several rows a block
+#: The longest aligned rows in registers that L2 is asked to keep longer than what is written. On an
+#: H200, 2^26 elements: 4,096 columns 4,055 -> 4,128 GB/s, 12,288 4,017 -> 4,047, but 16,384
+#: 3,961 -> 3,875, where fewer blocks share a multiprocessor.
+IN_L2 = 12_288
+LONG = RowConfig(512, 1, 16)  # for rows that no block's registers hold
+
+
+def row_config(columns: int, aligned: bool = True, kind: str = "float32") -> RowConfig:
+    """The config of a block that has a row of this length in registers, or a few if a warp does."""
+    sizes = [
+        (elements, threads)
+        for elements in ELEMENTS[aligned]
+        for threads in (ROW_THREADS if aligned else UNALIGNED_THREADS)
+        if threads * elements >= columns
+    ]
+    if aligned and kind == "float32":
+        few = [(elements, threads) for elements, threads in sizes if threads <= FEW_THREADS]
+        elements, threads = (few or sizes)[0]
+        registers = FEW_REGISTERS if elements == ELEMENTS[True][0] else 255
+        return RowConfig(threads, 1, elements, registers)
+    elements, threads = min(sizes, key=lambda size: (size[0] * size[1], -size[0]))
+    if aligned:  # half the bytes an access: as many of them as there can be
+        return RowConfig(threads, SHORT_THREADS // threads if threads == 32 else 1, elements)
+    return RowConfig(threads, 1, elements, UNALIGNED_REGISTERS)
+
+
+#: Elements of all rows up to which all threads run at the same time: what counts is how long one of
+#: them takes.
+FEW = 1 << 20
+FEW_SHORT = 256  # columns up to which "auto" has several rows a block, then
+#: As many, of 16 bits, up to which a row's threads have half as many elements as of more rows.
+FEWER_ELEMENTS = 6 << 20
+
+
+def few_config(columns: int) -> RowConfig | None:
+    """The config where all rows together are few elements; None for rows that are too long."""
+    for elements in (4, 8, 12, 16):
+        threads = ceil_div(columns, elements)
+        if elements == 4 and columns > WARP * elements or threads > ROW_THREADS[-1]:
+            continue
+        threads = power_above(threads) if threads <= WARP else round_up(threads, WARP)
+        return RowConfig(threads, max(1, 2 * WARP // threads), elements, ahead=True)
+    return None
+
+
+def block_config(rows: int, columns: int, aligned: bool, kind: str) -> RowConfig:
+    """The config of step 6."""
+    size = rows * columns
+    few = few_config(columns) if size <= FEW else None
+    if few is not None and few.rows == 1:
+        return few
+    if aligned and kind != "float32" and size <= FEWER_ELEMENTS and columns <= 16 * ROW_THREADS[-1]:
+        return RowConfig(round_up(ceil_div(columns, 16), WARP), 1, 16, ahead=True)
+    return row_config(columns, aligned, kind)
+
+
+def several_config(rows: int, columns: int, aligned: bool, kind: str) -> RowConfig:
+    """The config of step 7."""
+    if rows * columns <= FEW and columns <= FEW_SHORT:
+        return few_config(columns)
+    return short_config(columns, aligned and kind != "float32")
+
+
+def short_config(columns: int, narrow: bool = False) -> RowConfig:
+    """The config of a block that has several rows of this length in registers.
+
+    Of `narrow` elements, of 16 bits, a thread has as many as leave the fewest threads idle.
+    """
+    found = []
+    for elements in SHORT_ELEMENTS:
+        threads = power_above(ceil_div(columns, elements))
+        if threads <= WARP:
+            found.append(RowConfig(threads, SHORT_THREADS // threads, elements))
+    if narrow:
+        few = [config for config in found if config.elements <= NARROW_ELEMENTS] or found
+        return min(few, key=lambda config: (config.longest, -config.elements))
+    return found[0]
+
+
+def longest_in_registers(aligned: bool) -> int:
+    """Elements of the longest row that a block's registers hold."""
+    return ROW_THREADS[-1] * ELEMENTS[aligned][-1]
+
+
+# --- rows in registers and shared memory ----------------------------------------------------------
+
+SUMS = 4 * 5 * WARP  # bytes of static shared memory: warps' counts, two of means and squares
+#: A body begins at a multiple of so many elements, 256 bytes. GB/s of 65,535 columns on an H200: of
+#: 4 3,046, for 8 3,085, for 32, a line, 3,117; in another run for 32 3,065, for 64 3,155,
+#: for 128 3,160.
+BEGIN = 64
+BESIDE = BEGIN + 2  # elements beside a body, at most: before it, and fewer than four behind it
+#: Elements of shared memory that a row takes beyond its own: gamma and beta beside a body.
+EXTRA = 3 * BESIDE - (BEGIN - 1)
+SPLIT_THREADS = 1024  # of a row in registers and shared memory, at most
+#: Elements a thread in registers: the fewest that leave L1 its part. On an H200 12, not 16, of odd
+#: rows: 12,001 columns 3,341 -> 3,473 GB/s, 40,001 3,087 -> 3,191.
+SPLIT_ELEMENTS = (12, 16)
+SPLIT_REGISTERS = 64  # of a thread: 1,024 of them fit a multiprocessor, in how many blocks ever
+#: What blocks leave to L1 of the memory that can be shared, if they can: what is fetched to
+#: registers is in L1 on its way. An H200 gives L1 28 KB beside 228, 60 beside 196, 92 beside 164.
+#: The same kernels were 5 to 11% slower when all 228 were set apart that they did not need. Two or
+#: four blocks share a multiprocessor only if they leave it: two for rows of 32,768 elements, 3,620
+#: -> 3,840 GB/s, but of 33,000 3,400 -> 3,200.
+SPLIT_FREE = 1 / 7
+RESERVED = 1024  # bytes of shared memory that a block takes beside its own
+
+
+def dynamic_shared(config: RowConfig, columns: int, shifted: bool = False) -> int:
+    """Bytes of dynamic shared memory for rows of a length."""
+    rest = columns - config.longest
+    return 4 * (max(rest, BEGIN - 1) + EXTRA if shifted else max(rest, 0))
+
+
+def split_config(columns: int, shared: int, shifted: bool = False) -> RowConfig:
+    """The config of a block that has a row of this length in registers and shared memory.
+
+    The first ``config.longest`` elements are in registers. `shared`: bytes of shared memory that a
+    block can have; `shifted`: of `Variant`.
+    """
+    for blocks, elements in itertools.product((4, 2, 1), SPLIT_ELEMENTS):
+        threads = min(SPLIT_THREADS // blocks, max(32, power_above(columns // 32)))
+        config = RowConfig(threads, 1, elements, SPLIT_REGISTERS)
+        size = SUMS + dynamic_shared(config, columns, shifted)
+        if blocks * (size + RESERVED) <= (1 - SPLIT_FREE) * (shared + RESERVED):
+            break
+    return config
+
+
+def longest_split(shared: int, shifted: bool = True) -> int:
+    """The longest row of float32 that fits registers and so many bytes of shared memory."""
+    return SPLIT_THREADS * SPLIT_ELEMENTS[-1] + (shared - SUMS) // 4 - (EXTRA if shifted else 0)
+
+
+def split_variant(config: RowConfig, variant: Variant, columns: int) -> Variant:
+    """The variant for rows of a length: with the parts that they fill."""
+    body = (columns - (BEGIN - 1)) // 4 * 4 if variant.shifted else columns
+    return replace(variant, unguarded=config.unguarded(body, True))
+
+
+# --- rows that the blocks of a cluster share ------------------------------------------------------
+
+CLUSTER_THREADS = 1024  # of a block
+CLUSTER_BLOCKS = (2, 4, 8)  # of a row
+CLUSTER_ELEMENTS = {True: 32, False: 16}  # of a thread, by alignment
+
+
+def cluster_config(columns: int, aligned: bool) -> RowConfig:
+    """The config for rows of a length: as few blocks a row as hold it."""
+    blocks = next(
+        n for n in CLUSTER_BLOCKS if n * CLUSTER_THREADS * CLUSTER_ELEMENTS[aligned] >= columns
+    )
+    elements = round_up(ceil_div(columns, blocks * CLUSTER_THREADS), 4)
+    return RowConfig(CLUSTER_THREADS, 1, elements, blocks=blocks)
+
+
+def longest_in_cluster(aligned: bool) -> int:
+    """Elements of the longest row that a cluster holds."""
+    return CLUSTER_BLOCKS[-1] * CLUSTER_THREADS * CLUSTER_ELEMENTS[aligned]
+
+
+# --- 16-bit elements, swept -----------------------------------------------------------------------
+
+
+def tokens_sweep(columns: int) -> dict[int, RowConfig]:
+    """Blocks with 1 to 32 tokens, a warp each: for `in_registers`, by tokens a block."""
+    elements = ceil_div(columns, 4 * WARP) * 4
+    return {tokens: RowConfig(WARP, tokens, elements) for tokens in (1, 2, 4, 8, 16, 32)}
+
+
+def elements_sweep(columns: int) -> dict[int, RowConfig]:
+    """Blocks with one token and as many threads as it needs, by elements a thread."""
+    configs = {}
+    for elements in (4, 8, 12, 16, 24, 32):
+        warps = ceil_div(columns, elements * WARP)
+        if warps * WARP <= 1024:
+            configs[elements] = RowConfig(WARP * warps, 1, elements)
+    return configs
+
+
+# --- gradients ------------------------------------------------------------------------------------
+
+BACKWARD_SHORT = 256  # columns up to which a block has several rows; their sums take registers, too
+BACKWARD_THREADS = 512  # of a row, at most
+BACKWARD_ELEMENTS = {True: (8, 16), False: (8,)}
+BACKWARD_BLOCKS = 4  # for each multiprocessor: they are persistent
+
+
+def backward_config(columns: int, aligned: bool = True) -> RowConfig:
+    """The shape of a block that has rows of this length of dy and x, and its sums, in registers."""
+    if columns <= BACKWARD_SHORT:
+        return short_config(columns)
+    return next(
+        RowConfig(threads, 1, elements)
+        for elements in BACKWARD_ELEMENTS[aligned]
+        for threads in ROW_THREADS
+        if threads <= BACKWARD_THREADS and threads * elements >= columns
+    )
+
+
+def longest_backward(aligned: bool) -> int:
+    """Elements of the longest two rows that a block's registers hold."""
+    return BACKWARD_THREADS * BACKWARD_ELEMENTS[aligned][-1]
+
+
+# --- which step -----------------------------------------------------------------------------------
+
+#: The longest rows in registers alone, aligned or not, where shared memory can have a part of them.
+REGISTERS_ALONE = {True: 16_384, False: 8192}
+#: Rows that begin anywhere, from here on: all but at most 66 elements are accessed four at a time.
+#: The block must have three warps for those.
+SHIFTED = 4096
+#: To read rows again that are still in L2 costs less than to wait for a cluster's other blocks: so
+#: many bytes of all rows, or rows so long that a block alone is a multiprocessor's.
+FROM_L2, SHORT_IN_CLUSTERS = 32 << 20, 65_536
+
+
+def by_clusters(problem: NormProblem) -> bool:
+    """Whether clusters are the faster of the two ways to have a row that no block holds."""
+    large = problem.rows * problem.columns * problem.stored > FROM_L2
+    return (
+        not problem.aligned or problem.rows < 2 * multiprocessors()
+        or (large and problem.columns <= SHORT_IN_CLUSTERS)
+    )  # fmt: skip
+
+
+def best(problem: NormProblem, has: Callable[[str], bool]) -> str:
+    """The step that "auto" takes, of those that the ladder `has` for the problem."""
+    columns, few = problem.columns, problem.rows * problem.columns <= FEW
+    idle = columns <= SHORT and 4 * columns < 3 * round_up(columns, EIGHT * WARP)  # lanes in "half"
+    if not (few or idle or problem.activation) and has("half"):
+        return "half"
+    if columns <= (FEW_SHORT if few else SHORT):
+        return "several rows"
+    longest = longest_in_registers(problem.aligned)
+    clusters = has("clusters") and by_clusters(problem)
+    both = has(REGISTERS_AND_SHARED) and columns <= longest_split(problem.shared_limit[0])
+    if few and not problem.aligned and (clusters or columns <= longest):
+        both = False  # which takes one launch more for such rows
+    if both:
+        longest = min(longest, REGISTERS_ALONE[problem.aligned])
+    if columns <= longest:
+        return "registers"
+    if both:
+        return REGISTERS_AND_SHARED
+    return "clusters" if clusters else "long"
