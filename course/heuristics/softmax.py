@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from course.heuristics.device import ceil_div
+from course.heuristics.device import ceil_div, multiprocessors
 
 VECTOR, WARP = 4, 32  # elements of an access, lanes of a warp
+
+
+class RowProblem(NamedTuple):
+    """What decides between the steps of a softmax and of its gradient."""
+
+    rows: int
+    columns: int
+    dtype: str
+    aligned: bool  # whole rows can be accessed four elements at a time
+    shifted: bool = False  # not from their begin on, but from the same columns on in all arrays
+
+    # how kernels in registers access rows: see `course.kernels.softmax.forward.part_of_row`
+    access = property(
+        lambda self: "aligned" if self.aligned else "shifted" if self.shifted else "single"
+    )
+    size = property(lambda self: 4 if self.dtype == "float32" else 2)  # bytes of an element
 
 
 @dataclass(frozen=True)
@@ -165,10 +182,14 @@ def cluster_config(columns: int, access: str, *_: int) -> SoftmaxConfig:
     return SoftmaxConfig(blocks * threads, 1, ceil_div(held, blocks * threads * VECTOR), blocks)
 
 
-def by_cluster(rows: int, columns: int, size: int, multiprocessors: int) -> bool:
-    """Whether rows that a block holds are so few and long that a cluster is faster."""
-    blocks = 8 if size == 2 and columns <= NARROW else 4
-    return blocks * rows <= multiprocessors and columns > LONG
+def best(problem: RowProblem, clusters: bool) -> str:
+    """The step that "auto" takes; `clusters`: whether they can be had."""
+    too_long = problem.columns > LONGEST[problem.aligned]
+    blocks = 8 if problem.size == 2 and problem.columns <= NARROW else 4
+    few = blocks * problem.rows <= multiprocessors() and problem.columns > LONG
+    if clusters and (few or too_long):
+        return "clusters"
+    return "online" if too_long else "registers"
 
 
 # --- the gradient ---------------------------------------------------------------------------------

@@ -19,16 +19,17 @@ from course.dispatch.entry import EntryPoint, Result, Stream
 from course.heuristics.softmax import (
     BACKWARD_LONGEST,
     VECTOR,
+    RowProblem,
     SoftmaxConfig,
     backward_config_for,
 )
 from course.kernels.arrays import NUMBA_TYPES, Array, alike, matrix
 from course.kernels.softmax.forward import (
     ZERO,
-    RowProblem,
     in_registers,
     most_registers,
     part_of_row,
+    problem_of,
 )
 from course.kernels.steps import Ladder, Launch, Step, require_choice, row_limit
 from course.kernels.warps import WARP, lanes_sum
@@ -141,7 +142,7 @@ _too_long = row_limit(BACKWARD_LONGEST.get)
 
 BACKWARD = Ladder(
     "softmax_backward",
-    RowProblem.of,
+    problem_of,
     {"two passes": Step(_two_passes), "registers": Step(_registers, _too_long)},
     best=lambda problem: "two passes" if _too_long(problem) else "registers",
 )

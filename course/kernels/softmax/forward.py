@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from numba import float32, int32, int64
@@ -29,9 +28,10 @@ from course.heuristics.softmax import (
     MOST_IN_CLUSTER,
     SHIFTED,
     VECTOR,
+    RowProblem,
     SoftmaxConfig,
     begins_early,
-    by_cluster,
+    best,
     cluster_config,
     config_for,
 )
@@ -415,34 +415,15 @@ def registers(dtype: str, config: SoftmaxConfig, access: str, unguarded: int = 0
 ONLINE_THREADS = {"short": 256, "long": 1024}  # of a block in step 2; beyond LONGEST: long
 
 
-class RowProblem(NamedTuple):
-    """What decides between the steps of a softmax and of its gradient."""
-
-    rows: int
-    columns: int
-    dtype: str
-    aligned: bool  # whole rows can be accessed four elements at a time
-    shifted: bool = False  # not from their begin on, but from the same columns on in all arrays
-
-    @classmethod
-    def of(cls, *arrays: Array) -> RowProblem:
-        first, aligned = arrays[0], rows_are_aligned(*arrays)
-        size = VECTOR * first.dtype.itemsize
-        shifted = not aligned and first.shape[1] > SHIFTED and all(
-            address_of(array) % size == (array.strides[0] - first.strides[0]) % size == 0
-            for array in arrays
-        )  # fmt: skip
-        return cls(*first.shape, name_of(first.dtype), aligned, shifted)
-
-    @property
-    def access(self) -> str:
-        """How kernels in registers access rows: see `part_of_row`."""
-        return "aligned" if self.aligned else "shifted" if self.shifted else "single"
-
-    @property
-    def size(self) -> int:
-        """Bytes of an element."""
-        return 4 if self.dtype == "float32" else 2
+def problem_of(*arrays: Array) -> RowProblem:
+    """The problem of matrices on the device."""
+    first, aligned = arrays[0], rows_are_aligned(*arrays)
+    size = VECTOR * first.dtype.itemsize
+    shifted = not aligned and first.shape[1] > SHIFTED and all(
+        address_of(array) % size == (array.strides[0] - first.strides[0]) % size == 0
+        for array in arrays
+    )  # fmt: skip
+    return RowProblem(*first.shape, name_of(first.dtype), aligned, shifted)
 
 
 def _three_passes(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
@@ -480,23 +461,16 @@ def _no_cluster(problem: RowProblem) -> str:
     return _beyond(problem) or hopper_refusal()
 
 
-def _best(problem: RowProblem) -> str:
-    few = by_cluster(problem.rows, problem.columns, problem.size, multiprocessors())
-    if (few or _too_long(problem)) and not LADDER["clusters"].lacks(problem):
-        return "clusters"
-    return "online" if _too_long(problem) else "registers"
-
-
 LADDER = Ladder(
     "softmax",
-    RowProblem.of,
+    problem_of,
     {
         "three passes": Step(_three_passes),
         "online": Step(_online),
         "registers": Step(_registers, _too_long),
         "clusters": Step(_clusters, _no_cluster),
     },
-    best=_best,
+    best=lambda problem: best(problem, not LADDER["clusters"].lacks(problem)),
 )
 
 

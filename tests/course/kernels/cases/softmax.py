@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from course.heuristics.softmax import RowProblem
 from course.kernels.softmax.backward import softmax_backward
-from course.kernels.softmax.forward import RowProblem, softmax
+from course.kernels.softmax.forward import softmax
 from tests.course.kernels.contract import Case, Inputs, Right, rows_and_columns
 
 

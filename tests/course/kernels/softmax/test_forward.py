@@ -41,7 +41,7 @@ def test_rows_that_no_block_holds_are_read_once(rng, columns, dtype):
 @pytest.mark.usefixtures("h200")
 def test_auto_takes_clusters_for_long_rows_and_for_few_that_are_not_short():
     def best(rows, columns, aligned=True):
-        return forward.LADDER.best(forward.RowProblem(rows, columns, "float32", aligned))
+        return forward.LADDER.best(heuristics.RowProblem(rows, columns, "float32", aligned))
 
     assert best(2, 22_864) == best(3, 16_669, False) == best(2469, 74_248) == "clusters"
     assert best(6325, 21_456) == best(1, 8920) == "registers"

@@ -8,7 +8,7 @@ from course.backend import cuda
 from course.heuristics.softmax import BACKWARD_LONGEST, SHIFTED
 from course.kernels.arrays import address_of
 from course.kernels.softmax import softmax, softmax_backward
-from course.kernels.softmax.forward import RowProblem
+from course.kernels.softmax.forward import problem_of
 from tests.course.kernels.contract import Laid, checked, typed, watched
 
 ARRAYS = {softmax: ("x",), softmax_backward: ("dy", "y")}
@@ -41,7 +41,7 @@ def drawn(rng, call, dtype, rows, together):
     if columns % 4 == 0 and not np.any(places):
         access = "aligned"
     told = f"{dtype} {rows}x{columns} from {begins} of {widths}, in place {out in inputs}: {access}"
-    assert RowProblem.of(*inputs, out).access == access, told
+    assert problem_of(*inputs, out).access == access, told
     exact = dict(zip(names, (its.copy_to_host() for its in inputs), strict=True))
     with watched() as found:
         call(*inputs, out=out, method="registers")
