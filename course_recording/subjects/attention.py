@@ -23,6 +23,7 @@ from course.heuristics import norm as norm_heuristics
 from course.kernels import norm
 from course.kernels.attention import attention
 from course.kernels.norm import half
+from course.kernels.norm.registers import in_registers
 from course.kernels.steps import Launch
 from course_recording.interleaved import Call, Key, keep_ratio, poisoned, relative, sets_of, timed
 
@@ -117,9 +118,9 @@ def of_norm(bench: Any, torch: Any, rows: int) -> None:
     makes = {name: made for name, made in half.STEPS.items() if name != "wide"}
     if rows == ROWS[0]:
         for tokens, shape in norm_heuristics.tokens_sweep(WIDTH).items():
-            makes[f"{tokens} tokens a block"] = partial(half.in_registers, shape)
+            makes[f"{tokens} tokens a block"] = partial(in_registers, shape)
         for elements, shape in norm_heuristics.elements_sweep(WIDTH).items():
-            makes[f"{elements} numbers a thread"] = partial(half.in_registers, shape)
+            makes[f"{elements} numbers a thread"] = partial(in_registers, shape)
     own = {"ours"}
     for name, made in makes.items():
         step = entry_of(made)

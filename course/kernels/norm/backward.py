@@ -37,7 +37,7 @@ from course.kernels.norm.backward_registers import (
     SLOPES,
     backward_in_registers,
 )
-from course.kernels.norm.first_steps import merged_in_warp, moments_of, or_constant
+from course.kernels.norm.first_steps import merged_in_block, moments_of, or_constant
 from course.kernels.norm.ladder import check_activation, check_rows, factors_in_order
 from course.kernels.steps import (
     Ladder,
@@ -107,20 +107,6 @@ THREADS = WARPS * WARP
 
 
 @cuda.jit(device=True)
-def merged_in_block(count, mean, squares, shared):
-    """The moments of all threads' parts together, for all; shared is (3, WARPS)."""
-    t = cuda.threadIdx.x
-    count, mean, squares = merged_in_warp(count, mean, squares)
-    if t % WARP == 0:
-        shared[0, t // WARP], shared[1, t // WARP], shared[2, t // WARP] = count, mean, squares
-    cuda.syncthreads()
-    other = min(t % WARP, WARPS - 1)
-    count = shared[0, other] if t % WARP < WARPS else float32(0)
-    squares = shared[2, other] if t % WARP < WARPS else float32(0)
-    return merged_in_warp(count, shared[1, other], squares)
-
-
-@cuda.jit(device=True)
 def pair_sum(a, b, shared):
     """The sums of two values over a block, for all threads; shared is (2, WARPS)."""
     t = cuda.threadIdx.x
@@ -135,7 +121,7 @@ def pair_sum(a, b, shared):
     return a, b
 
 
-sum_lanes = lanes_sum(WARP)
+sum_lanes, of_block = lanes_sum(WARP), merged_in_block(WARPS)
 
 
 @functools.cache
@@ -151,12 +137,11 @@ def backward_of_rows(activation: str | None) -> Callable:
 
     @cuda.jit
     def backward_of_row(dy, x, gamma, beta, eps, dx, moments):
-        shared = cuda.shared.array((3, WARPS), float32)
         shared_sums = cuda.shared.array((2, WARPS), float32)
         row, t = cuda.blockIdx.x, cuda.threadIdx.x
         columns = x.shape[1]
         count, mean, squares = moments_of(x, row, t, THREADS)
-        count, mean, squares = merged_in_block(count, mean, squares, shared)
+        count, mean, squares = of_block(count, mean, squares)
         scale = float32(1) / math.sqrt(squares / count + eps)
         if t == 0:
             moments[row, 0], moments[row, 1] = mean, scale

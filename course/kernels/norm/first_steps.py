@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import float32
+from numba import float32, int32
 
 from course.backend import cuda
 from course.heuristics.norm import NormProblem, Variant
@@ -55,19 +55,17 @@ class NormStep(Step):
     launch: Callable[[int, int, Variant], Made]
 
 
-def constant(value: int, length: int) -> Array:
-    """A number again and again, on the current GPU; kept."""
-    return _constant(value, length, cuda.get_current_device().id)
-
-
 @functools.lru_cache(16)
-def _constant(value: int, length: int, device: int) -> Array:
+def constant(value: int, length: int, device: int) -> Array:
+    """A number again and again, on a GPU; kept."""
     return cuda.to_device(np.full(length, value, np.float32))
 
 
 def or_constant(factor: Array | None, value: int, length: int) -> Array:
     """Gamma or beta, or as many ones or zeros."""
-    return constant(value, length) if factor is None else factor
+    if factor is not None:
+        return factor
+    return constant(value, length, cuda.get_current_device().id)
 
 
 def fused(
@@ -260,6 +258,27 @@ def merged_in_warp(count, mean, squares):
         other_squares = cuda.shfl_xor_sync(ALL, squares, offset)
         count, mean, squares = merged(count, mean, squares, other_count, other_mean, other_squares)
     return count, mean, squares
+
+
+@functools.cache
+def merged_in_block(warps: int) -> Callable:
+    """Device function: the moments of all threads' parts together, for all threads."""
+
+    @cuda.jit(device=True)
+    def of_block(count, mean, squares):
+        shared = cuda.shared.array((3, warps), float32)
+        t = int32(cuda.threadIdx.x)
+        warp, lane = t // int32(WARP), t % int32(WARP)
+        count, mean, squares = merged_in_warp(count, mean, squares)
+        if lane == 0:
+            shared[0, warp], shared[1, warp], shared[2, warp] = count, mean, squares
+        cuda.syncthreads()
+        other = min(lane, int32(warps - 1))
+        count = shared[0, other] if lane < warps else float32(0)
+        squares = shared[2, other] if lane < warps else float32(0)
+        return merged_in_warp(count, shared[1, other], squares)
+
+    return of_block
 
 
 @cuda.jit

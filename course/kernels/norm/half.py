@@ -19,7 +19,6 @@ The first four find a token's elements in a cache when they read them again.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -28,7 +27,7 @@ import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
-from course.heuristics.norm import EIGHT, RowConfig, Variant, tokens_sweep
+from course.heuristics.norm import EIGHT, Variant, tokens_sweep
 from course.kernels.arrays import NUMBA_TYPES, Array, as_words
 from course.kernels.norm.first_steps import (
     TREE,
@@ -36,7 +35,7 @@ from course.kernels.norm.first_steps import (
     layer_norm_tree,
     tree_sum,
 )
-from course.kernels.norm.registers import rows_in_registers
+from course.kernels.norm.registers import in_registers
 from course.kernels.steps import Launch, Step, ceil_div
 from course.kernels.warps import WARP, lanes_sum
 from warpsim.ptx import (
@@ -184,12 +183,6 @@ def wide(kind: str, columns: int, tokens: int = TOKENS, factors: bool = True) ->
 
 
 # --- launches -------------------------------------------------------------------------------------
-
-
-def in_registers(config: RowConfig, rows: int, columns: int, variant: Variant) -> Made:
-    """Step 5 with a config of either sweep."""
-    variant = dataclasses.replace(variant, unguarded=config.unguarded(columns, variant.aligned))
-    return Made(rows_in_registers(config, variant), ceil_div(rows, config.rows), config.threads)
 
 
 #: The steps by name: rows, columns and variant to kernel, blocks and threads. All take (x, gamma,

@@ -43,10 +43,9 @@ from course.kernels.arrays import NUMBA_TYPES
 from course.kernels.norm.first_steps import (
     ACTIVATIONS,
     Made,
-    NormStep,
     fused,
     merged,
-    merged_in_warp,
+    merged_in_block,
 )
 from course.kernels.steps import ceil_div, hopper_refusal, row_limit
 from course.kernels.warps import WARP, lanes_sum
@@ -318,19 +317,15 @@ def long_rows(config: RowConfig, variant: Variant) -> Callable:
     part = row_functions(config, variant, again=True)
     load_chunk, how_many, finish = part.load_chunk, part.how_many, part.finish
     added, squared = part.added, part.squared
-    elements, chunk, warps = config.elements, config.longest, config.row_threads // WARP
-    wide = variant.wide
+    elements, chunk, wide = config.elements, config.longest, variant.wide
+    of_block = merged_in_block(config.row_threads // WARP)
 
     @cuda.jit(max_registers=config.max_registers)
     def layer_norm_long(x, gamma, beta, eps, out):
         values = cuda.local.array(elements, float32)
         factors = cuda.local.array(8, float32)
-        counts = cuda.shared.array(warps, float32)
-        means = cuda.shared.array(warps, float32)
-        squares = cuda.shared.array(warps, float32)
         grid_dependency_wait()
         row, thread = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x)
-        warp, lane = thread // int32(WARP), thread % int32(WARP)
         begin, columns = int64(thread) * wide, int32(x.shape[1])
         count, mean, square = float32(0), float32(0), float32(0)
         for start in range(0, columns, chunk):
@@ -340,14 +335,7 @@ def long_rows(config: RowConfig, variant: Variant) -> Callable:
             middle = added(values, first, columns) / max(found, float32(1))
             spread = squared(values, first, columns, middle)
             count, mean, square = merged(count, mean, square, found, middle, spread)
-        count, mean, square = merged_in_warp(count, mean, square)
-        if lane == 0:
-            counts[warp], means[warp], squares[warp] = count, mean, square
-        cuda.syncthreads()
-        other = min(lane, int32(warps - 1))
-        count = counts[other] if lane < warps else float32(0)
-        square = squares[other] if lane < warps else float32(0)
-        count, mean, square = merged_in_warp(count, means[other], square)
+        count, mean, square = of_block(count, mean, square)
         scale = float32(1) / math.sqrt(square / count + eps)
         for start in range(0, columns, chunk):
             first = int64(start) + begin
@@ -360,20 +348,33 @@ def long_rows(config: RowConfig, variant: Variant) -> Callable:
 # --- launches -------------------------------------------------------------------------------------
 
 
-def _made(
-    make: Callable, config_for: Callable[[int, int, bool, str], RowConfig],
-    most: Callable[[bool], int] | None = None,
-) -> NormStep:  # fmt: skip
-    """A kernel that is made for a config and a variant; of rows of at most so many elements."""
+def in_registers(config: RowConfig, rows: int, columns: int, variant: Variant) -> Made:
+    """The kernel of rows in registers for a config, and what it is launched with."""
+    variant = replace(variant, unguarded=config.unguarded(columns, variant.aligned))
+    blocks = ceil_div(rows, config.rows) * config.blocks
+    return Made(rows_in_registers(config, variant), blocks, config.threads)
 
+
+def _kept(columns: int, variant: Variant) -> Variant:
+    keep = variant.keep_in_l2 and variant.aligned and columns <= IN_L2
+    return replace(variant, keep_in_l2=keep)
+
+
+def _by(config_for: Callable[[int, int, bool, str], RowConfig]) -> Callable[..., Made]:
     def launch(rows: int, columns: int, variant: Variant) -> Made:
         config = config_for(rows, columns, variant.aligned, variant.dtype)
-        unguarded = 0 if make is long_rows else config.unguarded(columns, variant.aligned)
-        keep = variant.keep_in_l2 and variant.aligned and columns <= IN_L2
-        variant = replace(variant, unguarded=unguarded, keep_in_l2=keep)
-        return Made(make(config, variant), ceil_div(rows, config.rows), config.threads)
+        return in_registers(config, rows, columns, _kept(columns, variant))
 
-    return fused(launch, row_limit(most) if most else lambda problem: "")
+    return launch
+
+
+def _long(rows: int, columns: int, variant: Variant) -> Made:
+    return Made(long_rows(LONG, _kept(columns, variant)), rows, LONG.threads)
+
+
+def _clusters(rows: int, columns: int, variant: Variant) -> Made:
+    config = cluster_config(columns, variant.aligned)
+    return in_registers(config, rows, columns, replace(variant, keep_in_l2=False))
 
 
 _beyond_clusters = row_limit(longest_in_cluster)
@@ -387,19 +388,10 @@ def _no_cluster(problem: NormProblem) -> str:
     return hopper_refusal()
 
 
-def _clusters(rows: int, columns: int, variant: Variant) -> Made:
-    config = cluster_config(columns, variant.aligned)
-    unguarded = config.unguarded(columns, variant.aligned)
-    variant = replace(variant, unguarded=unguarded, keep_in_l2=False)
-    return Made(rows_in_registers(config, variant), rows * config.blocks, config.threads)
-
-
 #: The steps by name.
 IN_REGISTERS = {
-    "registers": _made(rows_in_registers, block_config, longest_in_registers),
-    "several rows": _made(
-        rows_in_registers, several_config, lambda aligned: WARP * SHORT_ELEMENTS[-1]
-    ),
-    "long": _made(long_rows, lambda rows, columns, aligned, kind: LONG),
+    "registers": fused(_by(block_config), row_limit(longest_in_registers)),
+    "several rows": fused(_by(several_config), row_limit(lambda _: WARP * SHORT_ELEMENTS[-1])),
+    "long": fused(_long, lambda problem: ""),
     "clusters": fused(_clusters, _no_cluster),
-}  # fmt: skip
+}

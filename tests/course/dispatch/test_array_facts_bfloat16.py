@@ -8,6 +8,7 @@ from course.backend import cuda
 from course.compiler.facts import compiled
 from course.dispatch import array_facts as libraries
 from course.dispatch import slots
+from course.heuristics.norm import short_config
 from course.kernels.activation import activation
 from course.kernels.arrays import BFLOAT16, NUMBA_TYPES
 from course.kernels.gemm.half import gemm
@@ -136,7 +137,7 @@ def test_a_slot_is_an_array_of_the_type_and_kernels_of_it_are_kept():
 def test_registers_hold_words_that_are_loaded_four_at_a_time_and_one_instruction_rounds():
     array, form = bfloat16[:, ::1], Variant("bfloat16", True, 2, gamma=False, beta=False)
     signature = (array, bfloat16[::1], bfloat16[::1], NUMBA_TYPES["float32"], array)
-    kernel = norm_registers.rows_in_registers(norm_registers.short_config(256), form)
+    kernel = norm_registers.rows_in_registers(short_config(256), form)
     for target, rounds in (("sm_75", 0), ("sm_90", 8)):
         facts = compiled(kernel, signature, target)
         assert facts.load_widths["global"] == {"v4.b16": 2} == facts.store_widths["global"]

@@ -255,4 +255,4 @@ def test_results_and_workspaces_are_all_that_is_allocated():
 
 
 def test_constants_are_of_the_gpu_that_is_current():
-    assert norm_steps.constant(1, 4).copy_to_host().tolist() == [1, 1, 1, 1]
+    assert norm_steps.or_constant(None, 1, 4).copy_to_host().tolist() == [1, 1, 1, 1]

@@ -8,7 +8,8 @@ from course.compiler.facts import compiled
 from course.dispatch.slots import name_of
 from course.heuristics.norm import Variant, elements_sweep, tokens_sweep
 from course.kernels.arrays import as_words
-from course.kernels.norm.half import STEPS, eights_refusal, in_registers
+from course.kernels.norm.half import STEPS, eights_refusal
+from course.kernels.norm.registers import in_registers
 from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.cases.norm import right
 from tests.course.kernels.contract import ROUNDING, in_float64, typed
