@@ -185,14 +185,15 @@ def _results(images: ArrayFacts, approximations: ArrayFacts) -> list[Result]:
     return [((count, rows, 1 + columns), np.uint8), ((count, down * across, 2), np.float32)]
 
 
-def _launches(images: Array, approximations: Array, lines: Array, sums: Array) -> list[Launch]:
+def launches(images: Array, approximations: Array, lines: Array, sums: Array) -> list[Launch]:
+    """What `quality_of` launches, of arrays on the GPU."""
     count, rows, columns = images.shape
     down, across = _tiles(rows, columns)
     arrays = images, approximations, lines, sums
     return [Launch(judge, (across, down, count), (TILE, ROWS), arrays)]
 
 
-_ENTRY = EntryPoint("quality_of", ("images", "approximations"), _results, _launches)
+_ENTRY = EntryPoint("quality_of", ("images", "approximations"), _results, launches)
 
 
 def quality_of(images: Array, approximations: Array, stream: Stream = None) -> tuple[Array, Array]:

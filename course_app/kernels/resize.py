@@ -155,7 +155,8 @@ def _result(pixels: ArrayFacts, sizes: ArrayFacts, rows: int, columns: int) -> R
     return (pixels.shape[0], rows, columns), np.float32
 
 
-def _launches(pixels: Array, sizes: Array, out: Array, rows: int, columns: int) -> list[Launch]:
+def launches(pixels: Array, sizes: Array, out: Array, rows: int, columns: int) -> list[Launch]:
+    """What `resized` launches, of arrays on the GPU."""
     count, longest = pixels.shape[0], max(rows, columns)
     most = min(MOST * rows, pixels.shape[1])
     which = workspace((count, 2, 2, longest), np.int32)
@@ -172,7 +173,7 @@ def _launches(pixels: Array, sizes: Array, out: Array, rows: int, columns: int) 
     ]  # fmt: skip
 
 
-_ENTRY = EntryPoint("resized", ("pixels", "sizes"), _result, _launches, options=("rows", "columns"))
+_ENTRY = EntryPoint("resized", ("pixels", "sizes"), _result, launches, options=("rows", "columns"))
 
 
 def resized(

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -147,18 +148,25 @@ def rebuild_there(u: Any, s: Any, vt: Any, k: int, out: Any) -> None:
     Which kernel it is depends on the shape of an image and on k, never on the stack's length, so
     that an image comes out the same, bit for bit, in any company.
     """
+    from course.kernels.reconstruct import ladder
+
+    method, together = _method(*out.shape[1:], k)
+    if together:
+        ladder.reconstruct(u, s, vt, k, out=out, method=method)
+        return
+    for image in range(len(out)):
+        ladder.reconstruct(u[image], s[image], vt[image], k, out=out[image], method=method)
+
+
+def _method(rows: int, columns: int, k: int) -> tuple[str, bool]:
+    """What rebuilds images of a size, and whether it takes a stack of them."""
     from course.backend import gpu
     from course.kernels.reconstruct import ladder
 
-    count, rows, columns = out.shape
     # of a stack on a GPU; the simulator is quickest image by image
     one, many = (ladder.ImageProblem.of_shape(rows, columns, k, images) for images in (0, STACK))
     method, step = ladder.LADDER.choose("auto", many if gpu() else one)
-    if not step.lacks(many):
-        ladder.reconstruct(u, s, vt, k, out=out, method=method)
-        return
-    for image in range(count):
-        ladder.reconstruct(u[image], s[image], vt[image], k, out=out[image], method=method)
+    return method, not step.lacks(many)
 
 
 class Halved:
@@ -266,6 +274,18 @@ class OnGpu:
         self.halved = Halved(batch)
         self._memory: _Memory | None = None
 
+    def compile(self) -> None:
+        """Compile what a stack takes, in several processes, unless a process has done so before."""
+        from course.dispatch.ahead import compile_ahead
+
+        try:
+            self._memory = _Memory(self.size, self.ranks, self.halved.most, self.svd)
+            compile_ahead(partial(self._memory.launches, self.ranks))
+        except Exception as error:
+            if not is_shortage(error, FEWER):
+                raise
+            self._memory = None  # the first stack has less, and compiles
+
     def __call__(
         self,
         images: np.ndarray,
@@ -340,6 +360,30 @@ class _Memory:
             from course.kernels.svd import Solver
 
             self.solver = Solver(batch, rows, columns)
+
+    def launches(self, ranks: Sequence[int]) -> list[Any]:
+        """What is launched for a stack, but for the SVD: that is launched."""
+        from course.backend import cuda
+        from course.kernels.reconstruct import ladder
+        from course_app.kernels import image_quality, resize
+
+        images, u, s, vt, out = (its[:1] for its in (*self.arrays, self.out))
+        (_, rows, columns), empty = out.shape, cuda.device_array
+        lines, sums = empty((1, rows, 1 + columns), np.uint8), empty((1, 1, 2), np.float32)
+        found = image_quality.launches(images, out, lines, sums)
+        for k in ranks:
+            method, together = _method(rows, columns, k)
+            arrays = (its if together else its[0] for its in (u, s, vt, out))
+            found += ladder.LADDER.launches(*arrays, k=k, method=method)
+        if self.solver is not None:
+            pixels, sizes = empty((1, 4 * rows * columns), np.uint8), empty((1, 2), np.int32)
+            found += resize.launches(pixels, sizes, images, rows, columns)
+            a, *factors = self.arrays
+            self.solver.find_scale(a)
+            self.solver.take(a, self.solver.scale)
+            self.solver.queue(0)
+            self.solver.hand_over(*factors)
+        return found
 
     def send(self, sizes: np.ndarray | None, images: np.ndarray, *factors: np.ndarray) -> None:
         """Copy images to the GPU, and their factors; where there are none, compute them."""

@@ -413,6 +413,7 @@ class Scheduler:
     def _here(self) -> Compute:
         """What computes stacks in this process."""
         on_gpu = OnGpu(self.job.size, self.job.ranks, self.batch, self.job.svd)
+        on_gpu.compile()
         return lambda work: done(self.job, work, self.buffers, on_gpu)
 
     def _there(self, hand: Hand, work: Work) -> Answer:

@@ -143,6 +143,19 @@ def end_with_parent(parent: int) -> None:
         raise EOFError("the parent has ended")
 
 
+def _compile(on_gpu: OnGpu, descriptor: int) -> None:
+    """Compile in one of the processes that work for GPUs; the others wait for it."""
+    import fcntl  # not on Windows, where there are none
+
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        on_gpu.compile()
+    except BlockingIOError:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX)
+    finally:
+        fcntl.lockf(descriptor, fcntl.LOCK_UN)
+
+
 def serve(incoming: BinaryIO, outgoing: BinaryIO, descriptor: int, gpu: int | None = None) -> None:
     """Take a job and its memory, then answer each `Work`; make a GPU ready meanwhile."""
     on_gpu = problem = None
@@ -157,6 +170,11 @@ def serve(incoming: BinaryIO, outgoing: BinaryIO, descriptor: int, gpu: int | No
         os.nice(BEHIND)
     if gpu is not None:
         on_gpu = OnGpu(job.size, job.ranks, layout.batch, job.svd)
+        try:
+            if problem is None:
+                _compile(on_gpu, descriptor)
+        except Exception as error:
+            problem = error
     send(outgoing, _sendable(Answer(error=problem)))  # it is ready
     while True:
         send(outgoing, _sendable(done(job, receive(incoming), buffers, on_gpu)))

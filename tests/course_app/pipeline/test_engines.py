@@ -1,5 +1,6 @@
 """Stacks of images on a GPU, here the simulator: the same bits in any company, CPUs beside it."""
 
+import importlib
 import os
 import signal
 import sys
@@ -12,8 +13,10 @@ import pytest
 from PIL import Image
 
 from course import backend
+from course.dispatch import ahead
 from course.images import images, reading
 from course.images.reading import ImageError
+from course.kernels.steps import Launch
 from course_app.kernels.resize import MOST
 from course_app.pipeline import capacity, engines, pipeline, quality, scheduler, stages
 from course_app.pipeline.engines import OnGpu, choose_svd
@@ -472,3 +475,29 @@ def test_who_asked_for_the_gpu_is_told_that_it_cannot_be_used(folder, tmp_path, 
     with pytest.raises(ImageError, match="no usable GPU .*; use the engine auto, simulator or"):
         rebuild(folder, tmp_path / "out", **asked)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("svd", ["cpu", "gpu"])
+def test_what_a_stack_launches_is_compiled_before(stack, svd, monkeypatch):
+    launched = []
+    on = Launch.on
+
+    def noted(launch, stream=0):
+        launched.append(launch.kernel)
+        on(launch, stream)
+
+    def compile_ahead(launches):
+        before.update(launch.kernel for launch in launches())
+        before.update(launched)  # the SVD's
+
+    before = set()
+    importlib.import_module("course.kernels.svd")  # which keeps the other one
+    monkeypatch.setattr(Launch, "on", noted)
+    monkeypatch.setattr(ahead, "compile_ahead", compile_ahead)
+    on_gpu = OnGpu(SHAPE, [3, 7], 8, svd)
+    on_gpu.compile()
+    launched.clear()
+    sizes = np.array([SHAPE] * len(stack), np.int32) * (svd == "gpu")
+    lines = np.empty((2, len(stack), SHAPE[0], 1 + SHAPE[1]), np.uint8)
+    on_gpu(stack, factors_of(stack) if svd == "cpu" else (), lines, (), sizes)
+    assert launched and set(launched) <= before
