@@ -12,12 +12,10 @@ array. Other C libraries are left as they are.
 """
 
 import ctypes
-import itertools
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
@@ -79,44 +77,3 @@ def kept() -> Iterator[bool]:
         library.mallopt(MMAP_THRESHOLD, DEFAULT)
         library.mallopt(TRIM_THRESHOLD, DEFAULT)
         library.malloc_trim(0)
-
-
-# --- how fast they are ----------------------------------------------------------------------------
-
-
-def rate_of(
-    work: Callable[[int], int], threads: int, seconds: float, as_is: bool = False
-) -> tuple[int, float]:
-    """Let threads work side by side for some seconds: images done, images a second.
-
-    Parameters
-    ----------
-    work : callable
-        Does chunk i, returns how many images that were.
-    as_is : bool
-        Leave the linear algebra's threads as they are.
-    """
-    numbers, done, lock = itertools.count(), [], threading.Lock()
-    ready = threading.Barrier(threads + 1)
-
-    def loop() -> None:
-        ready.wait()
-        mine = 0
-        while time.perf_counter() < end:
-            with lock:
-                number = next(numbers)
-            mine += work(number)
-        done.append(mine)
-
-    with nullcontext() if as_is else one_thread(), nullcontext() if as_is else kept():
-        work(0)
-        end = time.perf_counter() + seconds
-        pool = [threading.Thread(target=loop, daemon=True) for _ in range(threads)]
-        for thread in pool:
-            thread.start()
-        start = time.perf_counter()
-        end = start + seconds
-        ready.wait()
-        for thread in pool:
-            thread.join()
-        return sum(done), sum(done) / (time.perf_counter() - start)

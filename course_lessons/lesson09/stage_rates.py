@@ -6,9 +6,12 @@ The package has the same work done by processes, each of which takes an image th
 
 from __future__ import annotations
 
+import itertools
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +25,7 @@ from course_app.pipeline import quality, stages
 from course_app.pipeline.capacity import cores
 from course_app.pipeline.engines import Rebuild, choose_engine, rebuilder
 from course_app.pipeline.scheduler import Scheduler
-from course_app.pipeline.threads import kept, one_thread, rate_of
+from course_app.pipeline.threads import kept, one_thread
 from course_app.pipeline.workers import Workers
 from warpsim.core.words import wrapped
 
@@ -168,6 +171,44 @@ def measure(count: int = 64, seconds: float = 0.2, side: int = SIDE, k: int = RA
             _whole(files, Path(place), kind, side, k),
             count,
         )
+
+
+def rate_of(
+    work: Callable[[int], int], threads: int, seconds: float, as_is: bool = False
+) -> tuple[int, float]:
+    """Let threads work side by side for some seconds: images done, images a second.
+
+    Parameters
+    ----------
+    work : callable
+        Does chunk i, returns how many images that were.
+    as_is : bool
+        Leave the linear algebra's threads as they are.
+    """
+    numbers, done, lock = itertools.count(), [], threading.Lock()
+    ready = threading.Barrier(threads + 1)
+
+    def loop() -> None:
+        ready.wait()
+        mine = 0
+        while time.perf_counter() < end:
+            with lock:
+                number = next(numbers)
+            mine += work(number)
+        done.append(mine)
+
+    with nullcontext() if as_is else one_thread(), nullcontext() if as_is else kept():
+        work(0)
+        end = time.perf_counter() + seconds
+        pool = [threading.Thread(target=loop, daemon=True) for _ in range(threads)]
+        for thread in pool:
+            thread.start()
+        start = time.perf_counter()
+        end = start + seconds
+        ready.wait()
+        for thread in pool:
+            thread.join()
+        return sum(done), sum(done) / (time.perf_counter() - start)
 
 
 def _whole(files: list[Path], place: Path, kind: str, side: int, k: int) -> float:

@@ -28,8 +28,7 @@ from course import backend
 from course_app.pipeline import capacity, stages
 from course_app.pipeline.capacity import cores
 from course_app.pipeline.engines import OnGpu, choose_engine, rebuilder
-from course_app.pipeline.threads import rate_of
-from course_lessons.lesson09.stage_rates import share_of, works_of
+from course_lessons.lesson09.stage_rates import rate_of, share_of, works_of
 
 IMAGES = 10_000
 SIDE = 256
