@@ -3,8 +3,8 @@
 >>> plan_for(layout, rows, columns, depth, blocks, aligned).method
 'thin'
 
-Times are sums of what is counted, each with a factor: fitted to 1,100 plans of 470 drawn shapes, on
-an H200, to 13 in a hundred.
+Times follow from what is counted, each with a factor: fitted to 1,700 plans of 500 drawn shapes, on
+an H200, to 11 in a hundred.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from course.heuristics.device import ceil_div, round_up
+import numpy as np
+
+from course.heuristics.device import ceil_div
 
 DEPTH = 64  # of a tile by wgmma: 128 bytes of a row
 CHUNK = 32  # of the depth, that a warp of a thin product takes at a time
@@ -25,6 +27,7 @@ MOST = 65_535  # blocks of a grid's y and z
 SHARED_LIMIT = 226 * 1024  # bytes of shared memory for a block's tiles, beside its barriers
 STAGES = 3, 8  # at least and at most
 SPLITS = (2, 4)  # blocks of a cluster; a whole number of warps for each
+CLUSTERED = {2: 1, 4: 0.75}  # of the multiprocessors, that clusters can surely have
 #: Of `config_for`, by measurements on an H200, in cycles of one multiprocessor.
 TILE_CYCLES = 6  # that a tile takes besides its steps, for each of its columns
 ADD_CYCLES = 1000, 10  # to add the sums of a cluster's blocks: once, and bytes in a cycle
@@ -92,13 +95,19 @@ class ThinConfig(NamedTuple):
 
 
 def staged_config(
-    consumers: int, columns: int, waves: int, added: bool = False, splits: int = 1
+    consumers: int, columns: int, waves: int, added: bool = False, splits: int = 1, **more: bool
 ) -> GemmConfig:
-    """A tile with as many stages as fit beside its results; those of a split one lie there, too."""
-    bare = GemmConfig(consumers, columns, 0, waves, added)
+    """A tile with as many stages as fit beside its results; those of a split one lie there, too.
+
+    `more` are its other fields. Where it is split, sums may need more than fits: stages are 0 then.
+    """
+    bare = GemmConfig(consumers, columns, 0, waves, added, **more)
     results = bare.rows // splits * 64 * bare.boxes if bare.own_results or splits > 1 else 0
-    stages = (SHARED_LIMIT - 2 * results - 8 * bare.consumers * columns) // (2 * bare.stage)
-    return bare._replace(stages=min(stages, STAGES[1]))
+    behind = 0 if bare.partial else 8 * bare.consumers * columns
+    stages = (SHARED_LIMIT - 2 * results - behind) // (2 * bare.stage)
+    config = bare._replace(stages=min(stages, STAGES[1]))
+    fits = splits == 1 or config.split(splits)[2] <= SHARED_LIMIT
+    return config if fits else bare
 
 
 def step_cycles(consumers: int, wide: int, seen: float = SHARED) -> float:
@@ -120,7 +129,7 @@ def config_for(
     Clusters lie in a part of the GPU each: pairs of multiprocessors are everywhere, of fours only
     three quarters are sure. Where blocks must share, there may be more clusters than that.
     """
-    p = Sizes(layout, rows, columns, depth, blocks, (True, True, True), added)
+    widths = range(64, 257, 16 if layout == "nt" else 64)
 
     def cycles(its: tuple[GemmConfig, int]) -> tuple:
         (config, splits), wide = its, its[0].columns
@@ -132,28 +141,15 @@ def config_for(
             return found + ADD_CYCLES[0] + given / ADD_CYCLES[1], its
         return ceil_div(tiles, blocks) * found, its
 
-    return min((its for its in _stored_tiles(p, shared_by) if not its[0].paired), key=cycles)
-
-
-def _stored_tiles(
-    p: Sizes, shared_by: tuple[int, ...], by_threads: bool = False
-) -> Iterator[tuple[GemmConfig, int]]:
-    """Tiles whose results are stored, and by how many blocks each is shared."""
-    widths = range(64, 257, 16 if p.layout == "nt" else 64)
+    found = []
     for consumers, wide, splits in itertools.product((1, 2), widths, shared_by):
-        tiles = ceil_div(p.rows, 64 * consumers) * ceil_div(p.columns, wide)
-        waves = ceil_div(tiles, p.blocks) if splits == 1 else 1
-        config = staged_config(consumers, wide, min(waves, 3), p.added, splits)
-        config = config._replace(by_threads=by_threads)
-        if splits == 1:
-            fits = config.stages >= STAGES[0]
-        else:
-            fits = tiles * splits <= (p.blocks if splits == 2 else 3 * p.blocks // 4)
-            fits |= 1 not in shared_by
-            fits &= config.split(splits)[2] <= SHARED_LIMIT
-        if fits:
-            yield config, splits
-            yield from ((its, 1) for its in _paired(p, config) if splits == 1)
+        tiles = ceil_div(rows, 64 * consumers) * ceil_div(columns, wide)
+        waves = min(ceil_div(tiles, blocks), 3) if splits == 1 else 1
+        config = staged_config(consumers, wide, waves, added, splits)
+        has_room = splits == 1 or tiles * splits <= CLUSTERED[splits] * blocks or 1 not in shared_by
+        if has_room and config.stages >= (STAGES[0] if splits == 1 else 1):
+            found.append((config, splits))
+    return min(found, key=cycles)
 
 
 # --- microseconds ---------------------------------------------------------------------------------
@@ -161,7 +157,7 @@ def _stored_tiles(
 MEGA = 1e-6
 #: Of a launch, more with barriers and tensor maps; few blocks begin beside the launch in front, as
 #: many as fill the GPU wait for it. Of one behind, which adds, of one that copies, and its bytes.
-LAUNCH, TILES, FULL, BEHIND, COPY, COPIED = 1.13, 0.304, 0.88, 1.55, 1.68, 0.493 * MEGA
+LAUNCH, TILES, FULL, BEHIND, COPY, COPIED = 1.13, 0.33, 0.88, 1.64, 1.52, 0.496 * MEGA
 WARPS = 5  # of a thin product that fill a multiprocessor
 #: Of "thin": what a warp waits for in a round, for an access, for one of two and shifted, for those
 #: of eight lines, and for a result at the end.
@@ -169,14 +165,17 @@ ROUND, ACCESS, SHIFT, EIGHT, FINISH = 0.204, 0.0119, 0.0587, 0.442, 2.26e-3
 #: A byte of the matrices, one that warps read; an access, a result of a multiprocessor's warps.
 BYTE, L2_BYTE, ISSUED, LEFT = 0.127 * MEGA, 0.047 * MEGA, 0.566e-3, 1.87e-4
 #: Of tiles by wgmma: a cycle of a step, a step, and where boxes lie outside of a factor, but for
-#: some columns; a column of a tile's end; a byte that is copied to shared memory.
-CYCLE, STEP, OUTSIDE, END, FETCHED = 0.384e-3, 0.0534, 0.152, 6.08e-3, 0.0343 * MEGA
-CROSSED, MET = 0.0841 * MEGA, 0.3  # more, where the bytes begin between sectors; of a pair
-FAR, OF_SUMS, NEAR = 0.32 * MEGA, 0.256 * MEGA, 45e6  # a byte of memory; what lies in L2
-RESULT, BY_THREADS = 0.31 * MEGA, 0.855 * MEGA  # stored by TMA, or by threads
-NARROW, ROWS = 2.85e-3, 0.0266  # of few columns, a row that TMA stores; of threads, a tile's column
-ADDED = 1.23  # of a cluster's blocks
-FINISHED, SUMMED = 1.52 * MEGA, 2.11 * MEGA  # a result that is finished, a partial sum
+#: some columns; a column of a tile's end; of a pair of blocks.
+CYCLE, STEP, OUTSIDE, END, MET = 0.52e-3, 0.0242, 0.128, 7.43e-3, 0.449
+#: A byte that is copied to shared memory; how much more where 128 bytes of a row lie in two lines
+#: of L2, or begin between its sectors. Steps and copies overlap: the power of their norm.
+FETCHED, LINES, CROSSED, NORM = 0.0385 * MEGA, 0.634, 2.72, 1.5
+FAR, OF_SUMS, NEAR = 0.276 * MEGA, 0.237 * MEGA, 45e6  # a byte of memory; what lies in L2
+RESULT, BY_THREADS = 0.102 * MEGA, 0.636 * MEGA  # stored by TMA, or by threads
+NARROW, ROWS = 5.68e-3, 0.0273  # of few columns, a row that TMA stores; of threads, a tile's column
+ADDED = 1.03  # of a cluster's blocks
+FINISHED, SUMMED = 1.9 * MEGA, 1.62 * MEGA  # a result that is finished, a partial sum
+WORTH = 0.94  # of the time without a copy that TMA could do without
 SURE = 0.87  # of the time of what TMA stores at once, beside the others'
 
 
@@ -206,12 +205,6 @@ class Sizes(NamedTuple):
     aligned: tuple[bool, bool, bool]
     added: bool = False
     in_words: bool = True
-
-
-def _paired(p: Sizes, config: GemmConfig) -> Iterator[GemmConfig]:
-    """The tile in pairs of blocks, where it may pay: L2 is asked twice for what it has in parts."""
-    if any(_crossing(p)) and (p.columns if config.swapped else p.rows) > config.rows:
-        yield config._replace(paired=True)
 
 
 def _thin_tiles(p: Sizes) -> Iterator[tuple[ThinConfig, int, bool]]:
@@ -260,11 +253,12 @@ def _thin_time(p: Sizes, config: ThinConfig, splits: int, swapped: bool) -> floa
     return _launched(p, time, blocks * config.warps / WARPS, sums, far)
 
 
-def _launched(p: Sizes, work: float, blocks: float, sums: int, far: float) -> float:
+def _launched(p, work, blocks, sums, far):
     """Of so many blocks: work beside what memory takes, about the longer; of adding `sums`."""
-    memory = far * _read(p) if _read(p) > NEAR else 0
-    behind = BEHIND + (FINISHED + SUMMED * sums) * p.rows * p.columns if sums else 0
-    return LAUNCH + FULL * min(1, blocks / p.blocks) + (work**3 + memory**3) ** (1 / 3) + behind
+    memory = far * _read(p) * (_read(p) > NEAR)
+    behind = (BEHIND + (FINISHED + SUMMED * sums) * p.rows * p.columns) * (sums > 0)
+    full = np.minimum(1, blocks / p.blocks)
+    return LAUNCH + FULL * full + (work**3 + memory**3) ** (1 / 3) + behind
 
 
 def _read(p: Sizes) -> int:
@@ -278,64 +272,111 @@ def _accesses(lines: int, along: bool, aligned: bool) -> tuple[int, int]:
     return (2 * lines, lines) if along else (16, 2 * max(lines // 2, 1))
 
 
-def _tile_time(p: Sizes, config: GemmConfig, splits: int) -> float:
-    """Of a launch of tiles by wgmma, and of one behind it that adds partial sums."""
-    wide, steps, results = config.columns, ceil_div(p.depth, DEPTH), p.rows * p.columns
-    rows, columns = (p.columns, p.rows) if config.swapped else (p.rows, p.columns)
-    tiles = round_up(ceil_div(rows, config.rows), 1 + config.paired) * ceil_div(columns, wide)
-    waves = ceil_div(tiles * splits, p.blocks) if splits == 1 or config.partial else 1
-    in_order = waves * ceil_div(steps, splits)
-    odd_a, odd_b = _crossing(p)[:: -1 if config.swapped else 1]
-    fetched = config.rows * (FETCHED + CROSSED * odd_a)
-    fetched += (wide / (1 + config.paired)) * (FETCHED + CROSSED * odd_b)
+class Tiles(NamedTuple):
+    """Kernels of tiles by wgmma, an element of each array a plan."""
+
+    consumers: np.ndarray
+    columns: np.ndarray
+    swapped: np.ndarray
+    paired: np.ndarray
+    splits: np.ndarray
+    partial: np.ndarray
+
+
+def _tile_times(p: Sizes, its: Tiles, copied: tuple[bool, bool] = (False, False)) -> np.ndarray:
+    """Of launches of tiles by wgmma, of what copies factors before, what adds sums behind."""
+    wide, partial, high = its.columns, its.partial, 64 * its.consumers
+    rows, columns = np.where(its.swapped, ((p.columns,), (p.rows,)), ((p.rows,), (p.columns,)))
+    tiles = -(-rows // high) * -(-columns // wide)
+    tiles += its.paired * -(-columns // wide) * (-(-rows // high) % 2)
+    steps, results = ceil_div(p.depth, DEPTH), p.rows * p.columns
+    blocks = tiles * its.splits
+    waves = np.where(partial | (its.splits == 1), -(-blocks // p.blocks), 1)
+    of_a, of_b = (1 if copy else more for copy, more in zip(copied, _lines(p)))
+    lines = np.where(its.swapped, ((of_b,), (of_a,)), ((of_a,), (of_b,)))
+    loaded = np.where(_boxed(p, its.swapped), -(-wide // 64) * 64, wide)
+    fetched = 2 * DEPTH * tiles * steps * (high * lines[0] + loaded * lines[1] / (1 + its.paired))
     outside = (p.layout[0] == "t" and p.rows < 32) + (p.layout[1] == "n" and p.columns < 32)
-    time = in_order * (CYCLE * step_cycles(config.consumers, wide) + STEP + OUTSIDE * outside)
-    time += END * waves * wide + 2 * DEPTH * tiles * steps * fetched + MET * config.paired
-    if config.by_threads:
-        time += BY_THREADS * results + ROWS * waves * wide
-    elif not config.partial:
-        time += RESULT * results + ADDED * (splits > 1)
-        time += NARROW * (p.columns < 64) * waves * config.rows * config.boxes
-    sums, far = (splits, OF_SUMS) if config.partial else (0, FAR)
-    return TILES + _launched(p, time, tiles * splits, sums, far)
+    cycles = np.maximum(
+        2 * its.consumers * wide, SHARED * (128 * its.consumers + loaded + its.consumers * wide)
+    )
+    in_order = waves * -(-steps // its.splits) * (CYCLE * cycles + STEP + OUTSIDE * outside)
+    work = (in_order**NORM + (FETCHED * fetched) ** NORM) ** (1 / NORM)
+    work += END * waves * wide + MET * its.paired
+    if p.aligned[2]:
+        stored = RESULT * results + ADDED * (its.splits > 1)
+        stored += NARROW * (p.columns < 64) * waves * high * -(-wide // 64)
+    else:
+        stored = BY_THREADS * results + ROWS * waves * wide
+    work += ~partial * stored
+    copies = sum(2 * p.depth * side for side, copy in zip((p.rows, p.columns), copied) if copy)
+    sums, far = partial * its.splits, np.where(partial, OF_SUMS, FAR)
+    return TILES + _launched(p, work, blocks, sums, far) + (copies > 0) * COPY + COPIED * copies
 
 
-def _crossing(p: Sizes) -> tuple[bool, bool]:
-    """Whether rows of 128 bytes of a, of b begin between sectors of 32, which TMA reads as five."""
+def _lines(p: Sizes) -> list[float]:
+    """How much longer a byte of a, of b takes where rows of 128 bytes lie in two lines of L2."""
     pitches = (
         p.rows if p.layout[0] == "t" else p.depth,
         p.depth if p.layout[1] == "t" else p.columns,
     )
-    a, b = (is_aligned and pitch % 16 != 0 for is_aligned, pitch in zip(p.aligned, pitches))
-    return a, b
+    return [1 + LINES * (n % 64 > 0) + (CROSSED - LINES) * (n % 16 > 0) for n in pitches]
 
 
-def _copy_time(p: Sizes) -> float:
-    sides = zip((p.rows, p.columns), p.aligned)
-    copied = sum(2 * p.depth * side for side, is_aligned in sides if not is_aligned)
-    return (copied > 0) * COPY + COPIED * copied
+def _boxed(p: Sizes, swapped):
+    """Whether neighbours of what is b lie along its columns."""
+    return (p.layout == "tn") | ((p.layout == "nn") & ~np.asarray(swapped))
 
 
-def _partial_tiles(p: Sizes) -> Iterator[tuple[GemmConfig, int]]:
-    """Tiles whose sums are stored as they are, and by how many blocks each is shared."""
-    steps = ceil_div(p.depth, DEPTH)
-    for swapped, consumers in itertools.product((False, True), (1, 2)):
-        rows, columns = (p.columns, p.rows) if swapped else (p.rows, p.columns)
-        boxes = p.layout == "tn" or (p.layout == "nn" and not swapped)  # of 64 columns
-        narrow = round_up(ceil_div(columns, ceil_div(columns, 256)), 64 if boxes else 16)
-        for wide in sorted({64, 128, 192, 256, narrow}):
-            tiles = ceil_div(rows, 64 * consumers) * ceil_div(columns, wide)
-            for n in (1, 2, 3):
-                splits = min(max(1, steps // 4), max(1, n * p.blocks // tiles))
-                config = partial_tile(consumers, wide, ceil_div(tiles * splits, p.blocks), swapped)
-                yield config, splits
-                yield from ((its, splits) for its in _paired(p, config))
+@functools.cache
+def _grid() -> tuple[np.ndarray, ...]:
+    """Consumers, columns, swapped, paired, splits; of sums -n: for n blocks a multiprocessor."""
+    sums = itertools.product((1, 2, 3), range(16, 257, 16), (0, 1), (0, 1), (-1, -2, -3))
+    stored = itertools.product((1, 2, 3), range(64, 257, 16), (0,), (0, 1), (1,))
+    clusters = itertools.product((1, 2), range(64, 257, 16), (0,), (0,), SPLITS)
+    found = (its for its in (*sums, *stored, *clusters) if its[0] < 3 or its[1] <= 192)
+    return tuple(np.array([*found]).T)
 
 
-def partial_tile(consumers: int, columns: int, waves: int, swapped: bool = False) -> GemmConfig:
+def _tiles(p: Sizes) -> Tiles:
+    """Those that are worth a thought."""
+    consumers, wide, swapped, paired, shares = _grid()
+    swapped, partial, high = swapped > 0, shares < 0, 64 * consumers
+    rows, columns = np.where(swapped, ((p.columns,), (p.rows,)), ((p.rows,), (p.columns,)))
+    tiles = -(-rows // high) * -(-columns // wide)
+    most = max(1, ceil_div(p.depth, DEPTH) // 4)
+    splits = np.where(partial, np.clip(-shares * p.blocks // tiles, 1, most), shares)
+    limit = np.select(
+        [splits == n for n in SPLITS], [CLUSTERED[n] * p.blocks for n in SPLITS], np.inf
+    )
+    taken = partial | (tiles * splits <= limit)
+    if not p.aligned[2]:
+        taken &= partial | ((splits == 1) & (p.in_words and not p.added))
+    pays = (rows > high) & (wide >= 80) & (max(_lines(p)) > 1)
+    taken &= pays | (paired == 0)
+    return Tiles(*(its[taken] for its in (consumers, wide, swapped, paired > 0, splits, partial)))
+
+
+def _tile(p: Sizes, its: Tiles, n: int) -> tuple[GemmConfig, int]:
+    """The config of a plan, with the stages that fit, and its splits."""
+    consumers, wide, swapped, paired, splits, partial = (one[n].item() for one in its)
+    rows, columns = (p.columns, p.rows) if swapped else (p.rows, p.columns)
+    tiles = ceil_div(rows, 64 * consumers) * ceil_div(columns, wide)
+    boxed = wide % 64 > 0 and bool(_boxed(p, swapped))
+    if partial:
+        waves = ceil_div(tiles * splits, p.blocks)
+        return partial_tile(consumers, wide, waves, swapped, paired=paired, boxed=boxed), splits
+    waves = min(ceil_div(tiles, p.blocks), 3) if splits == 1 else 1
+    more = {"by_threads": not p.aligned[2], "paired": paired, "boxed": boxed}
+    return staged_config(consumers, wide, waves, p.added, splits, **more), splits
+
+
+def partial_tile(
+    consumers: int, columns: int, waves: int, swapped: bool = False, **more: bool
+) -> GemmConfig:
     """A tile whose sums are stored as they are, with as many stages as fit."""
-    bare = GemmConfig(consumers, columns, 0, 1 if waves == 1 else 3, False, True, swapped)
-    return bare._replace(stages=min(SHARED_LIMIT // (2 * bare.stage), STAGES[1]))
+    waves = 1 if waves == 1 else 3
+    return staged_config(consumers, columns, waves, partial=True, swapped=swapped, **more)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -349,7 +390,9 @@ def stored_plan(p: Sizes) -> Plan:
     """The best whose results TMA stores, of factors that it takes."""
     config, splits = config_for(*p[:5], added=p.added)
     method = "roles" if splits == 1 else "split"
-    return Plan(_tile_time(p, config, splits), method, config, splits)
+    fields = config.consumers, config.columns, False, False, splits, False
+    time = _tile_times(p, Tiles(*(np.array([its]) for its in fields)))
+    return Plan(time.item(), method, config, splits)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -358,26 +401,24 @@ def partial_plan(p: Sizes) -> Plan:
 
     What TMA does not take is copied, and what it reads slowly, if that pays.
     """
-    plans = []
-    a, b, stored = p.aligned
-    odd = _crossing(p)
-    for left in itertools.product((True, False), repeat=2):  # whether what is read slowly is
-        aligned = a and (left[0] or not odd[0]), b and (left[1] or not odd[1]), stored
-        q = p._replace(aligned=aligned)
-        copies, copied = _copy_time(q), (not aligned[0], not aligned[1])
-        tiles = [*_partial_tiles(q)]
-        if stored or (p.in_words and not p.added):
-            tiles += _stored_tiles(q, (1, *SPLITS) if stored else (1,), not stored)
-        for config, splits in tiles:
-            time = copies + _tile_time(q, config, splits)
-            plans.append(Plan(time, "partial", config, splits, copied=copied))
-    return min(plans)
+    its, plans = _tiles(p), []
+    ways = (
+        (False, True)[not aligned : 1 + (more > 1)] for aligned, more in zip(p.aligned, _lines(p))
+    )
+    for copied in itertools.product(*ways):
+        times = _tile_times(p, its, copied)
+        for n in np.argsort(times):
+            config, splits = _tile(p, its, n)
+            if config.stages >= STAGES[0]:
+                plans.append(Plan(times[n].item(), "partial", config, splits, copied=copied))
+                break
+    return min(plans, key=lambda plan: plan.time / WORTH ** (sum(plan.copied)))
 
 
 def plan_for(p: Sizes, methods: tuple[str, ...]) -> Plan:
     """The best of some of "thin", "partial" and "stored"; the last where it is as good, about."""
     plans = {"thin": thin_plan, "partial": partial_plan, "stored": stored_plan}
-    sure = 1 if any(_crossing(p)) else SURE
+    sure = 1 if max(_lines(p)) > 1 else SURE
     return min(
         (plans[method](p) for method in methods),
         key=lambda plan: plan.time * (sure if plan.method in ("roles", "split") else 1),
