@@ -182,6 +182,9 @@ def _of_typing(failure: Failure, whole: ast.FunctionDef, arguments: Mapping[str,
     if re.search(r"\bnp\.\w+ is not available", message):
         failure.hint = SINGLE
         return
+    if "function xor" in message:
+        failure.hint = "In Python ^ is no power: a square is x * x, or x ** 2."
+        return
     if "No implementation of function" in message and "array(" in message:
         if names := _whole_arrays(failure.line, whole, arguments):
             stand, take = ("stand", "each") if len(names) > 1 else ("stands", "it")

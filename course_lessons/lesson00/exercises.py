@@ -63,9 +63,10 @@ LessonKernel.declare(
     cases=[_photo(37, 5), _photo(5, 37), _photo(1, 1)],
     drawer=_some_photo,
     hints={
-        "out-of-bounds": "A thread is inside if its column exists and its row exists, too.",
-        "unwritten-output": "Your guard stops too many threads: the last row has the index "
-        "out.shape[0] - 1, and row < out.shape[0] lets it pass.",
+        "out-of-bounds": "A thread is inside if its column exists and its row exists, too; and "
+        "the last column, which thread 0 reads, is out.shape[1] - 1.",
+        "unwritten-output": "Each pixel of out needs its thread: a guard of row < out.shape[0] and "
+        "column < out.shape[1] lets all of them pass.",
     },
 )
 
@@ -78,7 +79,7 @@ def _layers(rows, columns, values, k, block=(16, 16), scale=1.0):
 
 
 def _some_layers(rng):
-    rows, columns, values = extent(rng, 1, 70), extent(rng, 1, 70), extent(rng, 1, 140)
+    rows, columns, values = extent(rng, 1, 70), extent(rng, 1, 70), extent(rng, 1, 520)
     k, scale = extent(rng, 1, values), 1e-6 if turn(rng) == 1 else 1.0
     return _layers(rows, columns, values, k, block=block_of_two(rng), scale=scale)
 
@@ -92,9 +93,9 @@ LessonKernel.declare(
     cases=[_layers(16, 16, 16, 5), _layers(13, 37, 9, 5), _layers(37, 13, 13, 13)],
     drawer=_some_layers,
     tolerance=Tolerance(
-        160,
-        "two products and a sum for each of up to 140 layers",
-        magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
+        1,
+        "two products and a sum for each layer",
+        magnitude=lambda u, s, vt, k: (k + 20) * (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
     ),
     hints={
         "out-of-bounds": "A thread is inside if its column exists and its row exists, too. The "

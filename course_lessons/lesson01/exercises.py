@@ -95,7 +95,8 @@ LessonKernel.declare(
         "whatever else you touch.",
         "wrong-result": "out[0] is a case of its own: 0. x[-1] would be the last element, "
         "as in NumPy.",
-        "unwritten-output": "out[0] has no neighbour on its left, and yet it needs a value: 0.",
+        "unwritten-output": "Each element needs a value: out[0], which alone has no neighbour on "
+        "its left, 0, and out[i], in whatever block, x[i - 1].",
     },
 )
 

@@ -177,9 +177,9 @@ def _reconstruction(u, s, vt, k):
 
 
 _ROUNDING = Tolerance(
-    160,
-    "two products and a sum for each of up to 140 singular values",
-    magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
+    1,
+    "two products and a sum for each singular value",
+    magnitude=lambda u, s, vt, k: (k + 20) * (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
 )
 
 
@@ -191,7 +191,7 @@ def _some(case, **others):
     """A drawer of such cases: images and numbers of values of any size, and any k."""
 
     def drawer(rng):
-        rows, columns, values = extent(rng, 1, 70), extent(rng, 1, 70), extent(rng, 1, 140)
+        rows, columns, values = extent(rng, 1, 70), extent(rng, 1, 70), extent(rng, 1, 520)
         made = {name: make(rng) for name, make in others.items()}
         return case(rows, columns, values, extent(rng, 1, values), **made)
 

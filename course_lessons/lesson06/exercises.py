@@ -39,9 +39,9 @@ def _reconstruction(u, s, vt, k):
 
 
 TOLERANCE = Tolerance(
-    50,
-    "two products and a sum for each of up to 50 singular values",
-    magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
+    1,
+    "two products and a sum for each singular value",
+    magnitude=lambda u, s, vt, k: (k + 20) * (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
 )
 HINTS = {
     "race": "Two barriers: one between filling the tiles and reading them, one between reading "
@@ -191,7 +191,7 @@ _rebuilding(
         _factors(40, 37, 36, 33, BUFFERED),
         _factors(5, 3, 4, 1, BUFFERED),
     ],
-    drawer=_any_factors(BUFFERED, 50),
+    drawer=_any_factors(BUFFERED, 300),
     forbidden={"float64"},
     barriers="With two buffers one barrier a round does it: what is filled and what is read are "
     "never the same buffer.",

@@ -176,11 +176,11 @@ def pays(kernels, launch, capture, replay, node):
 
 
 def _graph(rng):
-    """Costs in quarters, whose sums are exact; equal after whole runs, or never paid, in some."""
+    """Costs whose sums are exact; equal after whole runs, hardly paid, or never, in some."""
     kernels, runs = extent(rng, 1, 300), extent(rng, 1, 9000) - 1
     launch, node = rng.integers(8, 80) / 4, rng.choice([0, 0.25, 1.75])
     least = kernels * (launch - node)  # that a replay may cost and save nothing
-    saved = rng.choice([rng.integers(-4, 5) / 4, least / 64, least / 2, least * 15 / 16])
+    saved = rng.choice([rng.integers(-4, 5) / 4, 2.0**-14, least / 64, least / 2, least * 15 / 16])
     replay = least - saved
     capture = abs(saved) * (runs + rng.choice([0, 2.0**-11, 1 - 2.0**-11]))
     given = dict(zip("launch capture replay node".split(), (launch, capture, replay, node)))
@@ -227,7 +227,12 @@ _OTHER_ORDER = [
 
 def _cells(rng):
     """Cells that count and print; saved is that, or what another order gave, but a letter."""
-    kinds = ["b += {0}\nprint(b)", "print(b, {0})", "b = {0}", "c = b\nprint(c, {0})"]
+    kinds = [
+        "b += {0}\nprint('b =', b)",
+        "print(b, {0})",
+        "b = {0}",
+        "c = b\nprint('c is', c, {0})",
+    ]
     sources = ["print([name for name in globals() if len(name) == 1])", "b = c = 3"]
     sources += [kind.format(rng.integers(2, 9)) for kind in rng.choice(kinds, extent(rng, 1, 20))]
     n = len(sources)
@@ -237,7 +242,7 @@ def _cells(rng):
         texts[place] = printed(sources[place], names)
     place = rng.integers(n)
     text = texts[place]
-    others = [text, "1" + text, text[1:], text[:-2] + text[-1:], text[:-1], text + "1"]
+    others = [text, "1" + text, text[1:], text[:-2] + text[-1:], text[:-1], text.swapcase()]
     texts[place] = others[rng.integers(len(others))]
     return fixed(count(n, "cell"), cells=[*zip(sources, texts, strict=True)])
 

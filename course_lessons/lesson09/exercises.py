@@ -43,7 +43,7 @@ def _stack(images, rows, columns, values, k, block=(16, 16, 1), measured=False):
 
 
 def _drawn_stack(rng):
-    values, blocks = extent(rng, 9, 40), ((16, 16, 1), (8, 4, 2), (32, 2, 4), (3, 5, 7))
+    values, blocks = extent(rng, 9, 300), ((16, 16, 1), (8, 4, 2), (32, 2, 4), (3, 5, 7))
     sizes = extent(rng, 1, 9), extent(rng, 1, 40), extent(rng, 1, 70), values
     return _stack(*sizes, extent(rng, 1, values - 1), blocks[rng.integers(4)])
 
@@ -181,7 +181,8 @@ _TWELVE = [str(number) for number in range(1, 13)]
 def _journal(rng):
     """Names of which some begin as others do; the last line is cut."""
     numbers = rng.permutation(extent(rng, 3, 40)).tolist()
-    names = [f"my {number}" if number % 3 == 0 else str(number) for number in numbers]
+    kinds = "{}", "my {}", "{}.png", "{}.PNG", " {} "
+    names = [kinds[number % 5].format(number // 4) for number in numbers]
     done = rng.permutation(names).tolist()
     cut = rng.integers(len(names))
     piece = done[cut][: rng.integers(4)]
@@ -259,7 +260,7 @@ class Workshop:
                 self.alone = True
         if item == self.images - 1:
             time.sleep(LAST)
-        return item * item + 1
+        return item // 2 * 7 + 1
 
     def _taken_at_last(self) -> int:
         """How many items the producer takes while this one is not finished."""
@@ -278,16 +279,19 @@ def judge_workers(answer: Any, items: Workshop, work: Any, workers: int, room: i
         return "Return a list of results; yours has a yield, so it makes them only when asked."
     if isinstance(answer, str | dict) or not hasattr(answer, "__iter__"):
         return f"Return a list of results; got {brief(answer)}."
-    results, right = list(answer), [n * n + 1 for n in range(shop.images)]
+    results, lost = list(answer), []
     wanted = f"{count(shop.images, 'item')}, {count(workers, 'worker')}, room for {room}"
-    if len(results) != len(right) or set(results) != set(right):
-        lost = [n for n, result in enumerate(right) if result not in results]
-        if lost:
-            return (
-                f"{wanted}: {count(len(lost), 'result')} missing, the first is that of item "
-                f"{lost[0]}. Does each worker go on until it meets None, and do you wait, with "
-                "join, until all have ended?"
-            )
+    more = results.copy()
+    for item in range(shop.images):  # two items have one result
+        result = item // 2 * 7 + 1
+        more.remove(result) if result in more else lost.append(item)
+    if lost:
+        return (
+            f"{wanted}: {count(len(lost), 'result')} missing, the first is that of item "
+            f"{lost[0]}. Does each worker go on until it meets None, and do you wait, with "
+            "join, until all have ended?"
+        )
+    if more:
         return f"{wanted}: the list has {count(len(results), 'result')}, some are no image's."
     if shop.calls != shop.images:
         return (
@@ -450,7 +454,9 @@ def _fault_of_entry(
             f"Image {number} is bad: work raised {type(error).__name__}: {error}. The reason in "
             f"done is {brief(reason)}: take str(error)."
         )
-    return f"Image {number} is bad, but has the result {brief(result, 40)}." if result else None
+    if result is not None:
+        return f"Image {number} is bad, but has the result {brief(result, 40)}, not None."
+    return None
 
 
 def _bench(name, images, bad):

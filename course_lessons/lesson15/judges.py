@@ -420,7 +420,7 @@ def judge_both_ways(
         return "forward returns something else than the softmax: launch `forward_kernel` on x, y."
     if not any(_near(one, y) for one in answer["kept"]):
         return (
-            f"ctx.save_for_backward kept {len(answer['kept'])} arrays, and y is none of them. The "
+            f"ctx.save_for_backward kept {len(answer['kept'])} of your tensors, and not y. The "
             "backward pass needs y; x is not needed any more."
         )
     if len(answer["kept"]) > 1:

@@ -220,6 +220,7 @@ class Torch:
 
     autograd = SimpleNamespace(Function=object)
     empty_like, empty = staticmethod(np.empty_like), staticmethod(np.empty)
+    zeros_like, zeros = staticmethod(np.zeros_like), staticmethod(np.zeros)
 
     def __init__(self, x: np.ndarray, dy: np.ndarray) -> None:
         self.x, self.dy = x, dy

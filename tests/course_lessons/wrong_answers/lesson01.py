@@ -24,6 +24,7 @@ wrong("typing", "cannot run this, though Numba may", "call of range", "compare: 
     "i = cuda.grid(1)\nif i in range(x.size):\n    out[i] = x[i] * x[i]"
 )
 wrong("wrong-result", "Line 4 decides")({"x[i] * x[i]": "i * i"})
+wrong("typing", "^ is no power")({"x[i] * x[i]": "x[i] ^ 2"})
 wrong("wrong-result", "It holds x, unchanged|square roots of the right")({" * x[i]": ""})
 right("i = cuda.grid(1)\nif i < x.size:\n    out[i] = x[i] ** 2")
 right("i = cuda.grid(1)\nif i < x.size:\n    out[i] = math.pow(float64(x[i]), 2.0)")
@@ -47,7 +48,7 @@ wrong, right = answers_to("shift-right")
 wrong("negative-index|wrong-result", "x[i - 1] is x[-1]|x[-1] would be the last element")(
     {" == 0:\n        out[0] = 0\n    elif i": ""}
 )
-wrong("unwritten-output", "out[0]", "needs a value: 0")(
+wrong("unwritten-output", "out[0]", "out[0], which alone")(
     {"i == 0:\n        out[0] = 0\n    elif": "0 <"}
 )
 wrong("wrong-result", "Line 4 decides")({"0] = 0": "i] = x[0]"})

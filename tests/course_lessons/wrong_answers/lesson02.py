@@ -59,6 +59,7 @@ wrong("wrong-result", "transpose of the right one")({"return out": "return out.T
 wrong("wrong-dtype", "float64", "dtype=np.float32")({", dtype=np.float32": ""})
 wrong("raised", "Line 4", "the i-th row is vt[i]")({"(len(u), vt.shape[1])": "u.shape"})
 wrong("input-modified", "u is an input")({"out += s[i] *": "u[:, i] *= s[i]\n        out +="})
+wrong("wrong-result", "drawn")({"range(k)": "range(min(k, 128))"})
 right("return np.array([(row[:k] * s[:k]) @ vt[:k] for row in u], dtype=np.float32)")
 right(
     "out = np.zeros((u.shape[0], vt.shape[1]), dtype=np.float64)\n"
@@ -78,6 +79,7 @@ wrong("unwritten-output", "the last 24 columns of 37", "col with out.shape[1]")(
 wrong("out-of-bounds", "shape")({"shape[1": "shape[0", "0] and": "1] and"})
 wrong("out-of-bounds", "out")({"row <": "row <=", "col <": "col <="})
 wrong("wrong-result", "transpose of the right one")({"row, col]": "col, row]"})
+wrong("wrong-result", "drawn")({"range(k)": "range(min(k, 128))"})
 wrong("uninitialised-read", "do not add to it")(
     {"total +=": "out[row, col] +=", "\n        out[row, col] = total": ""}
 )
@@ -128,11 +130,6 @@ wrong("float64", "so is total = 0")({"float32(0)": "0"})
 wrong("float64", "Line 6")({"total +=": "total += 1.0 *"})
 wrong("typing", "Only the zero is missing: call float32")({"float32(0)": "float32"})
 wrong("wrong-result", "fractions are lost")({"= total": "= int32(total)"})
-
-
-# --- reconstruct, reconstruct-float32 --------------------------------------------------------
-
-_, right = answers_to("reconstruct", "reconstruct-float32")
 
 
 # --- reconstruct, reconstruct-float32, reconstruct-columns -----------------------------------

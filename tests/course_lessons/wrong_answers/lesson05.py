@@ -156,6 +156,7 @@ wrong("barrier-divergence", "32 x 16, k = 1")(
 wrong("wrong-result", "u_tile[y, i] * vt_tile[i, x]")(
     {"y, i] * vt_tile[i, x": "i, y] * vt_tile[x, i"}
 )
+wrong("wrong-result", "drawn")({"(0, k,": "(0, min(k, 128),"})
 wrong("limit", "the inner loop reads nothing but the two tiles")(
     {" * s[start + x]": "", "range(TILE)": "range(min(TILE, k - start))"},
     {"u_tile[y, i] *": "u_tile[y, i] * s[start + i] *"},

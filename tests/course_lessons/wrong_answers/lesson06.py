@@ -191,6 +191,7 @@ wrong("limit", "barriers; 2 are enough", "one barrier a round")(
 right({"    if row < out.shape[0] and": "    cuda.syncthreads()\n    if row < out.shape[0] and"})
 wrong("race", "which may be filled now")({", 1 -": ","})
 wrong("wrong-result", "Line 8 decides")({"+ TILE": "+ TILE - TILE"})
+wrong("wrong-result", "drawn")({"(TILE, k +": "(TILE, min(k, 128) +"})
 wrong("out-of-bounds", "There are two buffers, 0 and 1")({"= 1 - stage": "+= 1"})
 
 

@@ -161,6 +161,7 @@ right(
 
 wrong, right = answers_to("graph-pays")
 wrong("wrong-result")({"capture //": "(capture + 0.01) //"})
+wrong("wrong-result")({"saved <= 0": "saved <= 1e-3"})
 
 
 wrong("raised", "meet a 0")(
@@ -177,6 +178,7 @@ right(
 
 wrong, right = answers_to("stale-outputs")
 wrong("wrong-result", "compare the whole text")({"!= saved": ".strip() != saved.strip()"})
+wrong("wrong-result", "compare the whole text")({"!= saved": ".lower() != saved.lower()"})
 wrong("raised", "images")({"names)": "{})"})
 wrong("wrong-result", "Line 3 decides")({"enumerate(cells": "enumerate(cells, 1"})
 wrong("wrong-result", "does not print what is saved")(

@@ -13,6 +13,7 @@ from tests.course_lessons.wrong_answers import answers_to
 wrong, right = answers_to("rebuild-many")
 wrong("out-of-bounds", "Three guards")({" image < out.shape[0] and": ""})
 wrong("float64", "float32(0)")({"float32(0)": "0.0"})
+wrong("wrong-result", "drawn")({"range(k)": "range(min(k, 64))"})
 wrong("uncoalesced", "walks along the columns")(
     {"col, row": "row, col", "col <": "image < out.shape[0]:\n        c = col\n        while c <"},
     {"total =": "    total =", "for i": "    for i"},
@@ -54,6 +55,9 @@ wrong("deadlock", "in join() for the end of worker", "as many as there are worke
 wrong("deadlock", "in waiting.get() for something to come", "queue is empty")(
     {" _ in threads:\n        waiting.put(None)\n    for": ""}
 )
+wrong("wrong-result", "results missing")(
+    {"append(work(item": "count(found := work(item)) or results.append((found"}
+)
 wrong("wrong-result", "maxsize=room")({"=room": '={"room": room, "none": 0}["none"]'})
 run_workers_907 = wrong("deadlock", "the queue is full")(
     {
@@ -66,7 +70,7 @@ run_workers_907 = wrong("deadlock", "the queue is full")(
 )
 wrong("wrong-result", "only 1 thread did the work")("return [work(item) for item in items]")
 wrong("wrong-result", "the queue has room for 3 more")({"=room": "=1"})
-wrong("wrong-result", "work was called 0 times")("return [item * item + 1 for item in items]")
+wrong("wrong-result", "work was called 0 times")("return [item // 2 * 7 + 1 for item in items]")
 wrong("raised|deadlock", "end marker|TypeError")(
     {"while (item :=": "item = 0\n        while item is not None:\n            item ="},
     {") is not None:": ""},
@@ -150,6 +154,7 @@ wrong("deadlock", "in waiting.get()", "Take it out and end")(
     {") is not None:": "\n        if entry is None:\n            continue"},
 )
 wrong("wrong-result", "take str(error)")({"str(error)))\n            bad += 1": '"bad image"))'})
+wrong("wrong-result", "the result 0, not None")({"None, str": "0, str"})
 wrong("wrong-result", "None was put into done")({"        bad += 1": "done.put(None)"})
 wrong("wrong-result", "Return the number of bad images")({"= entry": "= entry\n        bad += 1"})
 wrong("wrong-result", "Hand on each as soon as it is ready")(
@@ -255,6 +260,11 @@ def saved_by_mkstemp(path, data):
 wrong, right = answers_to("left-to-do")
 wrong("wrong-result", "Line 3 decides")({"not in done": '+ "\\n" not in journal'})
 wrong("wrong-result", "do not finish in their order")('return names[journal.count("\\n") :]')
+wrong("wrong-result", "drawn")(
+    {"name not in": "name.strip() not in", "\n    return": " | {''}\n    return"}
+)
+wrong("wrong-result", "drawn")({"name not in done": "not {name.lower(), name.upper()} & done"})
+wrong("wrong-result", "drawn")({"not in done": "not in done and name.split('.')[0] not in done"})
 wrong("wrong-result", "keep the order")(
     'return sorted(set(names) - set(journal.split("\\n")[:-1]), reverse=True)'
 )

@@ -186,28 +186,6 @@ def frames_by_a_device_function(x, out):
 
 @right
 @cuda.jit
-def frames_in_local_arrays(x, out):
-    warp, lane = divmod(cuda.threadIdx.x, 32)
-    row, column = cuda.blockIdx.x, 64 * warp + lane
-    values = cuda.local.array(2, float32)
-    total, square = float32(0), float32(0)
-    for n in range(2):
-        values[n] = x[row, column + 32 * n]
-        total += values[n]
-    for lanes in (1, 2, 4, 8, 16):
-        total += cuda.shfl_xor_sync(-1, total, lanes)
-    for n in range(2):
-        values[n] -= total * float32(0.015625)
-        square += values[n] * values[n]
-    for lanes in (1, 2, 4, 8, 16):
-        square += cuda.shfl_xor_sync(-1, square, lanes)
-    deviation = math.sqrt(square * float32(0.015625) + float32(1e-5))
-    for n in range(2):
-        out[row, column + 32 * n] = values[n] / deviation
-
-
-@right
-@cuda.jit
 def frames_by_shifted_squares(x, out):
     """One pass: sums of what lies beyond the frame's first number."""
     lane, frame = cuda.laneid, cuda.threadIdx.x // cuda.warpsize

@@ -81,7 +81,7 @@ right({" * (dy[row, column] - total)": " * (-total + dy[row, column])"})
 # --- softmax-both-ways -----------------------------------------------------------------------
 
 wrong, right = answers_to("softmax-both-ways")
-wrong("wrong-result", "kept 1 arrays, and y is none of them")(
+wrong("wrong-result", "kept 1 of your tensors, and not y")(
     {"save_for_backward(y)": "save_for_backward(x)"}
 )
 wrong("wrong-result", "Keep y alone")(
@@ -100,7 +100,7 @@ wrong("wrong-result", "one in each pass is enough")(
 )
 wrong("wrong-result", "Return the class")({"return Softmax": "return Softmax()"})
 wrong("wrong-result", "backward returns something else")({"return dx": "return dx, dy[0]"})
-right({"torch.empty_like(y)": "torch.empty_like(dy)", "return dx": "return dx, None"})
+right({"torch.empty_like(y)": "torch.zeros_like(dy)", "return dx": "return dx, None"})
 
 # --- element-address -------------------------------------------------------------------------
 
