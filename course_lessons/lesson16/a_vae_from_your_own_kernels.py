@@ -229,8 +229,8 @@ for name, by_hand, quotient in quotients(("pixels.weight", "decode.bias", "code.
 # The file of images: their count (int32, lowest byte first), a byte for each pixel, a byte for each
 # label. (The course reads MNIST's own files, too: the variable COURSE_MNIST says in which folder.)
 #
-# A file can be cut off, and its reader would take labels for pixels. So it says where the file
-# ends:
+# A file can be cut off, and its reader would take labels for pixels. So the reader refuses it, and
+# says where it ends:
 
 # %%
 import tempfile
@@ -470,7 +470,7 @@ predict.answer("back and update in one launch", "a race", how="found")
 # %% [markdown]
 # Nothing says whether a block of d_v reads W before or after it changes. A network may still learn
 # with a wrong gradient now and then, so nobody would look for it. **Idle threads** at a tile's edge
-# can do it, too: whoever has no result reads nothing.
+# can do it, too, if they read all the same. So who has no result must read nothing.
 
 # %% [markdown]
 # The cure is two launches: a launch begins when all before it in the stream is done. Two operations
@@ -599,8 +599,8 @@ beside("product-epilogue", hidden_layer)
 
 # %% [markdown]
 # The second fusion is for the way back. d_W = d_y' v is made in tiles. Adam, the rule by which
-# weights change (section 9), is a formula for each element of d_W. It follows **in the same tile**:
-# no gradient is stored.
+# weights change (section 9: it keeps two **moments** for each), is a formula for each element of
+# d_W. It follows **in the same tile**: no gradient is stored.
 #
 # The third makes one launch of many. What an image becomes depends on no other image. So a group of
 # blocks takes 16 images forward and back (`course_models/vae/forward.py`). A second launch updates
