@@ -807,8 +807,8 @@ beside("softmax-online", softmax_rows)
 
 # %% [markdown]
 # One more reading can go. If a block holds its row **in registers**, spread over its threads, it is
-# read once. A thread has all its numbers, and needs no online sum. So 4, 3 and 2 transfers. If
-# bytes were all, `registers` would be twice as fast as three passes. Was it?
+# read once. A thread has all its numbers, and needs no online sum. So as many bytes as x has move
+# 4, 3 and 2 times. If bytes were all, `registers` would be twice as fast as three passes. Was it?
 
 # %%
 predict("softmax in registers, times as fast as three passes", 2, within=1.5, no_effect=1)
