@@ -36,19 +36,24 @@ def without_overlap(
             alike = (one.shape, one.strides, one.dtype) == (out.shape, out.strides, out.dtype)
             near.append((slot, first - high, last - low, alike and names[slot] in same))
 
-    def call(given: Sequence[Any], addresses: list[int], target: Any, stream: Any) -> Any:
-        for slot, low, high, alike in near:
-            away = addresses[slot] - addresses[-1]
-            if low < away < high and (away or not alike) and _share(out, inputs[slot], away):
-                itself = f", or {names[slot]} itself" if names[slot] in same else ""
-                raise ValueError(
-                    f"out lies in the memory of {names[slot]}: give memory that is no part of it"
-                    f"{itself}"
-                )
-        return plan(given, addresses, target, stream)
+    def checked(plan: Callable[..., Any]) -> Callable[..., Any]:
+        def call(given: Sequence[Any], addresses: list[int], target: Any, stream: Any) -> Any:
+            for slot, low, high, alike in near:
+                away = addresses[slot] - addresses[-1]
+                if low < away < high and (away or not alike) and _share(out, inputs[slot], away):
+                    itself = f", or {names[slot]} itself" if names[slot] in same else ""
+                    raise ValueError(
+                        f"out lies in the memory of {names[slot]}: give memory that is no part of "
+                        f"it{itself}"
+                    )
+            return plan(given, addresses, target, stream)
 
-    call.__wrapped__ = plan
-    return call
+        call.__wrapped__ = plan
+        if hasattr(plan, "own"):
+            call.own = lambda: checked(plan.own())
+        return call
+
+    return checked(plan)
 
 
 def _reach(one: ArrayFacts) -> tuple[int, int]:
