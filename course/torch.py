@@ -9,6 +9,10 @@ Gradients are kernels of the course, too, but for `reconstruct`, whose are three
 float32, float16 and bfloat16; under autocast `layer_norm` and `softmax` work in float32, as
 PyTorch's do. Without a GPU the simulator computes.
 
+Where x requires a gradient and has few elements, up to 32,768 for each multiprocessor of the GPU,
+PyTorch's own operators are called for `softmax`, `layer_norm` without an activation (of up to 4,096
+rows) and the activations that it has: one waits for the host there, which they cost less.
+
 `torch.library.custom_op` is the short way to the same. PyTorch calls what it makes by way of a
 dozen other functions, which costs the host more than the call itself. So where nothing but
 tensors is at work (see `_is_recorded`), the same functions are called without the dispatcher, from
@@ -16,18 +20,17 @@ torch.compile's programs, too. Where tensors look like those of an earlier call,
 torch.compile's tells, the launch that was prepared for them is all that is called.
 `python -m course bench door` and `bench training` time both.
 
-Not offered: forward gradients, which are refused; second derivatives, which are refused, too, but
-for `reconstruct`; derivatives by `torch.func`, which PyTorch refuses.
+Not offered, unless PyTorch's own operator is called: forward gradients, which are refused; second
+derivatives, which are refused, too, but for `reconstruct`; derivatives by `torch.func`, which
+PyTorch refuses.
 
 Source: PyTorch, "torch.library"; "The Custom Operators Manual".
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
-import operator
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -35,6 +38,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from course import backend
+from course.backend import cuda
 from course.dispatch.array_facts import reader_of
 from course.dispatch.entry import ALIGNMENT_MASK, EntryPoint
 from course.kernels import activation as activations
@@ -139,6 +144,8 @@ class Operator:
 
     Attributes
     ----------
+    call : callable
+        ``call(tensors, options)``: the operator, or what it stands for where nobody can tell.
     now : callable
         The function itself.
     recorded, seen : callable
@@ -165,6 +172,7 @@ class Operator:
         self.now, self.entry, self.entry_options = function, entry, entry_options
         self.recorded, self.seen = self._recorded()
         self.own = _Known()
+        self.call = self._called()
         schema = torch.library.infer_schema(function, mutates_args=())
         LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))  # as opcheck finds
         # where autograd is done gradients may still be on, and the function refuses
@@ -178,23 +186,32 @@ class Operator:
         if self._dispatch is not None:
             self.registered._op = self._from_program
 
-    def __call__(self, tensors: tuple, options: tuple = ()) -> Any:
-        """Call the operator, or what it stands for where nobody can tell."""
-        if not _is_compiling():
-            for is_known, known_options, recorded, how in self.own.calls:
-                if known_options == options and is_known(*tensors):
-                    if _function_modes() or _forward_ad._current_level >= 0:
-                        break
-                    if recorded is not None and _is_grad_enabled():
-                        return recorded(*tensors)
-                    return how(*tensors)
+    def _called(self) -> Callable[..., Any]:
+        """`Operator.call`: a function with all that it needs at hand, since each step counts."""
+        own, unknown = self.own, self._call_unknown
+
+        def call(tensors: tuple, options: tuple = ()) -> Any:
+            if not _is_compiling():
+                for is_known, known_options, recorded, how in own.calls:
+                    if known_options == options and is_known(*tensors):
+                        if _function_modes() or _forward_ad._current_level >= 0:
+                            break
+                        if recorded is not None and _is_grad_enabled():
+                            return recorded(*tensors)
+                        return how(*tensors)
+            return unknown(tensors, options)
+
+        return call
+
+    def _call_unknown(self, tensors: tuple, options: tuple) -> Any:
+        """The same with tensors that this thread does not know, or whom nobody may know of."""
         recorded = _is_recorded(tensors)
         if recorded is None:
             if not _is_compiling():
                 _check_tangents(tensors)
             return self.registered(*tensors, *options)
         if recorded:
-            return self.recorded(*tensors, *options, self)
+            return self.recorded(*tensors, *options, self.call)
         found = self.now(*tensors, *options)
         if self.entry is not None and _Guard is not None:
             self._learn(tensors, options)
@@ -218,29 +235,21 @@ class Operator:
 
     def _planned(self, plan: Callable[..., Any], options: tuple) -> Callable[..., Any]:
         """A plan as a function of an operator's tensors."""
-        launched = plan.own() if hasattr(plan, "own") else plan
         address_of, now = Tensor.data_ptr, self.now
-
-        def with_plan(*tensors: Tensor) -> Any:
-            addresses = [*map(address_of, tensors)]
-            if functools.reduce(operator.or_, addresses) & ALIGNMENT_MASK:
-                return now(*tensors, *options)
-            return launched(tensors, addresses, None, None)
-
+        launched = plan.own() if hasattr(plan, "own") else plan
         if not hasattr(launched, "parts"):
-            return with_plan
-        slots, quick, is_captured, alone = launched.parts
+            return lambda *tensors: now(*tensors, *options)
+        slots, quick, is_captured = launched.parts
 
         def known(*tensors: Tensor) -> Any:
-            """The same without what is not asked for: each step counts."""
             together = n = 0
             for one in tensors:
                 slots[n] = address = address_of(one)
                 together |= address
                 n += 1
             if together & ALIGNMENT_MASK or (is_captured is not None and is_captured()):
-                return with_plan(*tensors)
-            return quick() if alone else tuple(quick())
+                return now(*tensors, *options)
+            return quick()
 
         return known
 
@@ -329,22 +338,23 @@ def _below_autograd(operator: Any, keys: Any, tensors: tuple, options: tuple) ->
 
 # --- small tensors --------------------------------------------------------------------------------
 
-#: Elements up to which PyTorch's own operator is called where gradients are recorded: the GPU is
-#: done with both before the host has called them, and a Function of Python costs the host more.
-MOST_HANDED = 2**22
+#: Elements up to which PyTorch's own operator is called where a gradient may be asked for: the GPU
+#: is done with both before the host is, which a gradient in Python costs 20 to 50 µs more. On an
+#: H200 these are 4.3 million: of 4,096 rows of 1,024 in float32 a softmax and its gradient take the
+#: host 111 µs of PyTorch's own and 134 of ours, the GPU 38 and 22.
+MOST_HANDED = 2**15 * cuda.get_current_device().MULTIPROCESSOR_COUNT if backend.gpu() else 0
+FIRST_DEVICE = 0  # a tensor's of the host is -1
+MOST_ROWS = 4096  # of LayerNorm's, whose gradient PyTorch adds up row by row
 _TYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
 
 
 def _is_handed(x: Tensor) -> bool:
-    """Whether PyTorch's own operator is called."""
+    """Whether PyTorch's own operator is called for a tensor that requires a gradient."""
     return (
         not _is_compiling()
-        and type(x) in _TENSORS
-        and x.requires_grad
-        and x.is_cuda
-        and x.numel() <= MOST_HANDED
+        and x.get_device() >= FIRST_DEVICE
+        and 0 < x.numel() <= MOST_HANDED
         and x.dtype in _TYPES
-        and _is_grad_enabled()
         and x.is_contiguous()
     )
 
@@ -380,7 +390,9 @@ def _gradients_look_like(dy, x, gamma, beta, eps, activation, parameters):
 def _layer_norm_gradients(ctx, dy):
     wanted = ctx.needs_input_grad
     parameters = wanted[1] or wanted[2]
-    dx, dgamma, dbeta = LAYER_NORM_BACKWARD((dy, *ctx.saved_tensors), (*ctx.options, parameters))
+    dx, dgamma, dbeta = LAYER_NORM_BACKWARD.call(
+        (dy, *ctx.saved_tensors), (*ctx.options, parameters)
+    )
     return dx, dgamma if wanted[1] else None, dbeta if wanted[2] else None
 
 
@@ -408,6 +420,9 @@ def layer_norm(
 ) -> Tensor:
     """Normalise rows, along the last axis, and apply an activation to the result, in one kernel.
 
+    Small tensors that require a gradient go to `torch.layer_norm` where there is no activation, see
+    `MOST_HANDED` and `MOST_ROWS`.
+
     Parameters
     ----------
     x : tensor, shape (..., columns), float32, float16 or bfloat16
@@ -425,10 +440,15 @@ def layer_norm(
     TypeError, ValueError
         As `course.kernels.norm.layer_norm`.
     """
-    if activation is None and _is_handed(x):
-        with contextlib.suppress(RuntimeError):
-            return torch.layer_norm(x, x.shape[-1:], gamma, beta, eps)
-    return LAYER_NORM((x, gamma, beta), (eps, activation))
+    if activation is None and x.requires_grad and eps >= 0 and _is_handed(x):
+        columns = x.shape[-1:]
+        alike = gamma is None or gamma.dtype == x.dtype or torch.is_autocast_enabled()
+        if alike and x.numel() <= MOST_ROWS * columns.numel():
+            try:
+                return torch.layer_norm(x, columns, gamma, beta, eps)
+            except RuntimeError:
+                pass  # ours can do it, or says what is wrong
+    return LAYER_NORM.call((x, gamma, beta), (eps, activation))
 
 
 # --- softmax --------------------------------------------------------------------------------------
@@ -448,17 +468,20 @@ SOFTMAX_BACKWARD = Operator(
 SOFTMAX = Operator(
     _softmax,
     _empty,
-    lambda ctx, dy: SOFTMAX_BACKWARD((dy, *ctx.saved_tensors)),
+    lambda ctx, dy: SOFTMAX_BACKWARD.call((dy, *ctx.saved_tensors)),
     keeps_result=True,
     entry=softmax_forward._ENTRY,
 )
 
 
 def softmax(x: Tensor) -> Tensor:
-    """The softmax along the last axis, of any of the three types; as `course.kernels.softmax`."""
-    if _is_handed(x):
+    """The softmax along the last axis, of any of the three types; as `course.kernels.softmax`.
+
+    Small tensors that require a gradient go to `torch.softmax`, see `MOST_HANDED`.
+    """
+    if x.requires_grad and _is_handed(x) and x.dim():
         return torch.softmax(x, -1)
-    return SOFTMAX((x,))
+    return SOFTMAX.call((x,))
 
 
 # --- activations ----------------------------------------------------------------------------------
@@ -481,41 +504,44 @@ ACTIVATION_GRADIENT = Operator(
 ACTIVATION = Operator(
     _activation,
     lambda x, name: _empty(x),
-    lambda ctx, dy: ACTIVATION_GRADIENT((dy, *ctx.saved_tensors), ctx.options),
+    lambda ctx, dy: ACTIVATION_GRADIENT.call((dy, *ctx.saved_tensors), ctx.options),
     entry=activations._ENTRY,
     entry_options=lambda name: (name, "auto"),
 )
 
 
-_OWN = {"gelu": torch._C._nn.gelu, "silu": torch._C._nn.silu, "relu": torch.relu, "sigmoid": torch.sigmoid}
+_GELUS = {"none": "gelu", "tanh": "gelu tanh"}
+_OWN = {
+    "gelu": torch.nn.functional.gelu,
+    "gelu tanh": functools.partial(torch.nn.functional.gelu, approximate="tanh"),
+    "silu": torch.nn.functional.silu,
+    "sigmoid": torch.sigmoid,
+    "relu": torch.relu,
+}
 
 
 def activation(x: Tensor, name: str = "gelu") -> Tensor:
-    """Apply a function of `course.kernels.activation.FUNCTIONS` to every element."""
-    own = _OWN.get(name)
-    if own is not None and _is_handed(x):
-        return own(x)
-    return ACTIVATION((x,), (name,))
+    """Apply a function of `course.kernels.activation.FUNCTIONS` to every element.
 
-
-_GELUS = {"none": "gelu", "tanh": "gelu tanh"}
+    Small tensors that require a gradient go to PyTorch's own function, if it has one, see
+    `MOST_HANDED`: at minus infinity its GELU and SiLU are NaN, ours are -0.
+    """
+    if x.requires_grad and name in _OWN and _is_handed(x):
+        return _OWN[name](x)
+    return ACTIVATION.call((x,), (name,))
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """GELU, as `torch.nn.functional.gelu`; `approximate` is "none" or "tanh"."""
+    """GELU, as `torch.nn.functional.gelu`; `approximate` is "none" or "tanh"; see `activation`."""
     name = _GELUS.get(approximate)
     if name is None:
         raise ValueError(f"approximate is {approximate!r}: choose 'none' or 'tanh'")
-    if _is_handed(x):
-        return torch._C._nn.gelu(x, approximate=approximate)
-    return ACTIVATION((x,), (name,))
+    return activation(x, name)
 
 
 def silu(x: Tensor) -> Tensor:
-    """SiLU (Swish), as `torch.nn.functional.silu`."""
-    if _is_handed(x):
-        return torch._C._nn.silu(x)
-    return ACTIVATION((x,), ("silu",))
+    """SiLU (Swish), as `torch.nn.functional.silu`; see `activation`."""
+    return activation(x, "silu")
 
 
 # --- reconstruction -------------------------------------------------------------------------------
@@ -550,7 +576,7 @@ def reconstruct(u: Tensor, s: Tensor, vt: Tensor, k: int) -> Tensor:
     Parameters and errors are those of `course.kernels.reconstruct.ladder.reconstruct`; types are
     float32.
     """
-    return RECONSTRUCT((u, s, vt), (k,))
+    return RECONSTRUCT.call((u, s, vt), (k,))
 
 
 # --- autocast -------------------------------------------------------------------------------------

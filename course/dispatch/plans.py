@@ -193,7 +193,7 @@ class PreparedPlan:
                     status = one.launch(*one.where)
                     if status:
                         one.again(status)
-            return made[0] if alone else made[:count]
+            return made[0] if alone else tuple(made[:count])
 
         if not alone or len(launches) > 1 or self.workspaces or only.moved:
             launched = all_launched
@@ -209,7 +209,7 @@ class PreparedPlan:
                 return made
             return facts.returned(made if out is None else [out, *made], current(device))
 
-        call.parts = slots, launched, is_captured, alone
+        call.parts = slots, launched, is_captured
         return call
 
     def __call__(

@@ -20,6 +20,12 @@ on_gpu = pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
 ROWS, COLUMNS = 9, 52
 
 
+@pytest.fixture(autouse=True)
+def nothing_handed(monkeypatch):
+    """The course's kernels compute, however few elements there are."""
+    monkeypatch.setattr(operators, "MOST_HANDED", 0)
+
+
 def tensor(*shape, seed=0, dtype=torch.float32, grad=True):
     values = np.random.default_rng(seed).standard_normal(shape)
     return torch.tensor(values, dtype=dtype, device=DEVICE).requires_grad_(grad)
@@ -112,11 +118,86 @@ def test_opcheck_finds_nothing(name, dtype):
     torch.library.opcheck(operator, arguments)
 
 
+# --- small tensors --------------------------------------------------------------------------------
+
+MOST, ROWS_HANDED = 600, 40
+HANDED = [name for name in OPERATORS if name[:4] in ("laye", "soft", "gelu", "silu")]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_small_tensors_with_a_gradient_go_to_pytorchs_own(seed, monkeypatch):
+    """Sizes around the bounds; without a GPU tensors of the host are taken for its own."""
+    monkeypatch.setattr(operators, "MOST_HANDED", MOST)
+    monkeypatch.setattr(operators, "MOST_ROWS", ROWS_HANDED)
+    monkeypatch.setattr(operators, "FIRST_DEVICE", 0 if DEVICE == "cuda" else -1)
+    rng, seen = np.random.default_rng(seed), set()
+    for number in range(60):
+        name, columns = rng.choice(HANDED), int(rng.choice([1, 7, 8, 30]))
+        dtype = getattr(torch, rng.choice(["float32", "float16", "bfloat16"]))
+        rows = max(1, int(rng.choice([MOST // columns, ROWS_HANDED]) + rng.integers(-1, 2)))
+        recorded, contiguous = rng.random(2) < 0.8
+        given = [tensor(rows, columns, seed=number, grad=False, dtype=dtype)]
+        if not contiguous:
+            given = [given[0].T.contiguous().T]
+        if name[:4] == "laye":
+            count = 2 - name.count("no beta") - 2 * name.count("no factors")
+            given += [tensor(columns, seed=n, grad=False, dtype=dtype) for n in range(1, 1 + count)]
+        given = [one.requires_grad_(bool(recorded)) for one in given]
+        exact = [one.detach().double().requires_grad_() for one in given]
+        y, wanted = OPERATORS[name][1](*given), _own(name, *exact)
+        few = rows <= ROWS_HANDED or name[:4] != "laye"
+        handed = recorded and rows * columns <= MOST and given[0].is_contiguous() and few
+        handed = handed and name not in ("layer_norm, gelu", "layer_norm, silu, no beta")
+        told = f"{number}: {name} {rows}x{columns} {dtype}, {contiguous=}, {recorded=}"
+        kind = type(y.grad_fn).__name__
+        assert bool(y.requires_grad) == bool(recorded), told
+        assert (kind[-9:] == "Backward0") == handed, f"{told}: {kind}"
+        seen.add((name, bool(handed)))
+        rounding = 4e-5 if dtype == torch.float32 else 2**-7 if dtype == torch.bfloat16 else 2**-10
+        assert torch.allclose(y.double(), wanted, atol=rounding, rtol=rounding), told
+        if recorded:
+            dy = tensor(rows, columns, seed=9, dtype=dtype, grad=False)
+            y.backward(dy)
+            wanted.backward(dy.double())
+            for one, right in zip(given, exact, strict=True):
+                most = 8 * rounding * max(1, right.grad.abs().max())
+                assert (one.grad.double() - right.grad).abs().max() <= most, told
+    assert len(seen) >= 10
+
+
+def _own(name, x, *factors):
+    """PyTorch's own of an operator, of any number of columns."""
+    if name[:4] == "laye":
+        x = F.layer_norm(x, x.shape[-1:], *factors)
+        return F.gelu(x) if "gelu" in name else F.silu(x) if "silu" in name else x
+    return OPERATORS[name][2](x)
+
+
+def test_what_pytorch_refuses_or_does_otherwise_is_not_handed_over(monkeypatch):
+    monkeypatch.setattr(operators, "MOST_HANDED", MOST)
+    monkeypatch.setattr(operators, "FIRST_DEVICE", 0 if DEVICE == "cuda" else -1)
+    x = tensor(3, 8)
+    for refused, match in {
+        lambda: operators.softmax(x.double()): "x holds float64",
+        lambda: operators.softmax(x.sum()): "x has no axis",
+        lambda: operators.layer_norm(x, tensor(7)): r"gamma has the shape \(7,\)",
+        lambda: operators.layer_norm(x[:, :0]): "its rows",
+        lambda: operators.layer_norm(x, eps=-1.0): "eps is -1.0",
+        lambda: operators.activation(x, "swoosh"): "there is no function 'swoosh'",
+    }.items():
+        with pytest.raises((TypeError, ValueError), match=match):
+            refused()
+    half = x.detach().half().requires_grad_()
+    mixed = operators.layer_norm(half, tensor(8, seed=1))
+    assert mixed.dtype == torch.float16 and "Native" not in type(mixed.grad_fn).__name__
+    assert "Backward0" not in type(operators.activation(x, "leaky relu").grad_fn).__name__
+
+
 def test_backward_of_a_layer_with_an_activation_is_one_call(monkeypatch):
     called = []
     for name in ("LAYER_NORM", "LAYER_NORM_BACKWARD", "ACTIVATION_GRADIENT"):
         operator = getattr(operators, name)
-        monkeypatch.setattr(operator, "own", operators._Known())
+        monkeypatch.setattr(operator.own, "calls", [])
         noted = functools.partial(lambda name, now, *its: called.append(name) or now(*its), name)
         monkeypatch.setattr(operator, "now", functools.partial(noted, operator.now))
     given, ours, _ = OPERATORS["layer_norm, gelu"]
@@ -179,7 +260,7 @@ def test_tensors_that_are_known_are_treated_as_new_ones(seed):
 
 def test_a_known_tensor_asks_nothing_but_its_plan(monkeypatch):
     for operator in (operators.SOFTMAX, operators.SOFTMAX_BACKWARD):
-        monkeypatch.setattr(operator, "own", operators._Known())
+        monkeypatch.setattr(operator.own, "calls", [])
     x, leaf = tensor(5, 24, grad=False), tensor(5, 24, seed=1)
     wanted = operators.softmax(x)
     operators.softmax(leaf).backward(x)
