@@ -38,7 +38,7 @@ def require_gpu(what: str) -> None:
     if backend.gpu() is None:
         raise NoTime(
             f"{what}: there is no GPU here to measure ({backend.why()}). known_gpu('T4') gives "
-            "what a vendor prints, course.measure.recorded.find('roofs') what was measured."
+            "what a vendor prints, recorded_roofs('H200') what was measured on one."
         )
 
 
