@@ -96,20 +96,15 @@ def complete(rows, pitch, order, have, wanted, rank, along):
     """
     row, unit, lane = have, int32(0), int32(cuda.threadIdx.x % 32)
     while row < wanted:
-        mine, left = int32(order[row] * pitch), _project(rows, pitch, order, row, rank, along)
-        while left < float32(LITTLE):
-            e = lane
-            while e < rank:
-                store(rows, int32(mine + e), float32(e == unit))
-                e = int32(e + 32)
-            cuda.syncwarp()
-            unit, left = int32(unit + 1), _project(rows, pitch, order, row, rank, along)
-        e = lane
+        left, mine = _project(rows, pitch, order, row, rank, along), int32(order[row] * pitch)
+        taken, e = left >= float32(LITTLE) or unit >= rank, lane  # of NaN, too, it ends
         while e < rank:
-            store(rows, int32(mine + e), load(rows, int32(mine + e)) / math.sqrt(left))
+            at = int32(mine + e)
+            x = load(rows, at) / math.sqrt(left) if taken else float32(e == unit)
+            store(rows, at, x)
             e = int32(e + 32)
         cuda.syncwarp()
-        row = int32(row + 1)
+        row, unit = int32(row + int32(taken)), int32(unit + int32(not taken))
 
 
 def make_group(group: int, each: int) -> tuple[Callable, Callable]:
