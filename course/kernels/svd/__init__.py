@@ -41,6 +41,7 @@ from course.dispatch.array_facts import ArrayFacts, handle_of
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.kept import Kept
 from course.dispatch.plans import to_host
+from course.heuristics import svd as heuristics
 from course.kernels.arrays import Array, seen_as, whole
 from course.kernels.steps import AUTO
 from course.kernels.svd import gram, library, one_launch, registers
@@ -56,9 +57,6 @@ from course.kernels.svd.qr import LONGEST
 from course.kernels.svd.truncated import RankSolver, check_rank
 
 __all__ = ["LADDER", "NotConverged", "RankSolver", "Solver", "forget", "rank_k", "svd"]
-
-
-FEW = 64  # matrices: more of them keep the GPU busy, a block each
 
 
 def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, Array, Array]:
@@ -226,19 +224,8 @@ def _fits(a: Array, method: str) -> str:
     for name in at_once:
         fits = rows <= LONGEST and not LADDER[name].lacks(SVDProblem(columns, rows))
         if method in (AUTO, name) and fits:
-            return "gram" if method == AUTO and _are_tall(shape) else name
+            return "gram" if method == AUTO and heuristics.is_tall(shape) else name
     return ""
-
-
-def _are_tall(shape: tuple[int, ...]) -> bool:
-    """Whether a Gram matrix in float64 is faster than reflections, and its condition seldom large.
-
-    As measured on an H200; of other GPUs float64 has 1/32 of float32's rate, or less.
-    """
-    (columns, rows), few = sorted(shape[-2:]), len(shape) == 2 or shape[0] <= FEW
-    if columns > 32:
-        return gram.float64_is_fast() and (rows >= 1.6 * columns or (few and rows >= columns + 8))
-    return gram.float64_is_fast() and rows >= (240 if few else 144)
 
 
 def _by_library(a: Array, stream: Stream, k: int | None, *sketch: int) -> Any:
@@ -248,7 +235,7 @@ def _by_library(a: Array, stream: Stream, k: int | None, *sketch: int) -> Any:
     if not (fits and library.takes(shape, k)):
         return None
     with contextlib.suppress(library.IllConditioned):
-        sketch = sketch if library.is_sketched(shape, k) else ()
+        sketch = sketch if heuristics.is_sketched(shape, k) else ()
         return _LIBRARY.call((a,), (k, sketch), None, stream)
     return None
 

@@ -24,38 +24,21 @@ from numba import float32, float64, int32, uint32
 
 from course.backend import cuda
 from course.dispatch.slots import workspace
+from course.heuristics.svd import gram_parts, gram_tile
 from course.kernels.arrays import seen_as
-from course.kernels.steps import Launch, ceil_div, multiprocessors
+from course.kernels.steps import Launch, ceil_div
 from course.kernels.svd import registers
 from course.kernels.svd.registers import SIZES, padded
 from course.kernels.svd.scaling_sorting import largest_of_warp, scales_of, sum_of_warp
 from warpsim.ptx import load, store
 
-#: Compute capabilities of GPUs with half of float32's rate in float64.
-FAST_FLOAT64 = (8, 0), (9, 0), (10, 0)
 THREADS = 256
 STAGED = 2048  # elements of a that a block has in shared memory at once, about
 SQUARE = 16  # a block's threads load so many elements down and across
-MOST_PARTS = 8  # blocks that share a Gram matrix
 DEPTH = 16  # of factors in shared memory at once
 CONDITION = 2.0**14  # the largest, in the Frobenius norm
 SMALLEST = 2.0**-31  # less than any pivot of a smaller one, whose longest column is about 1
 ILL = 2  # what `refused` holds for a larger one
-
-
-def float64_is_fast() -> bool:
-    """Whether the current GPU is one of those."""
-    return tuple(cuda.get_current_device().compute_capability) in FAST_FLOAT64
-
-
-def _side(size: int) -> int:
-    """Threads along an edge of a square of so many columns."""
-    return {16: 4, 32: 8, 64: 8}.get(size, 16)
-
-
-def _rows(size: int) -> int:
-    """Rows of a product that a thread has."""
-    return 8 if size in (32, 48) else 4
 
 
 def make_gram(size: int) -> Any:
@@ -63,7 +46,7 @@ def make_gram(size: int) -> Any:
 
     Groups of threads share the rows that are in shared memory; each has all elements.
     """
-    side = _side(size)
+    side, _ = gram_tile(size)
     each, groups, pitch = size // side, THREADS // side**2, size + 1
     rows = max(SQUARE, STAGED // size // SQUARE * SQUARE)
     down_loads, across_loads = rows // SQUARE, size // SQUARE
@@ -242,9 +225,8 @@ def make_product(size: int) -> Any:
     left is (batch, rows, depth), right (batch, depth, columns), out (batch, rows, columns);
     rows_first: where columns of left, or of out, are contiguous.
     """
-    side = _side(size)
-    each, high = size // side, THREADS // side
-    own, pitch = _rows(size), DEPTH + 1
+    side, own = gram_tile(size)
+    each, high, pitch = size // side, THREADS // side, DEPTH + 1
     tile = own * high
     staged, below = tile * pitch, DEPTH * size
     down_loads, across_loads = tile // SQUARE, size // SQUARE
@@ -319,7 +301,8 @@ def _multiplying(left: Any, left_wide: bool, right: Any, out: Any, out_wide: boo
     arguments = _tall(left, left_wide), bool(left_wide), right, _tall(out, out_wide), bool(out_wide)
     _, rows, columns = arguments[3].shape
     size = padded(columns)
-    tiles = ceil_div(rows, _rows(size) * THREADS // _side(size))
+    side, own = gram_tile(size)
+    tiles = ceil_div(rows, own * THREADS // side)
     return Launch(PRODUCT[size], (len(out), tiles), THREADS, arguments)
 
 
@@ -328,7 +311,7 @@ def launches(a: Any, u: Any, s: Any, vt: Any, told: Any) -> list[Launch]:
     (batch, *shape), wide = a.shape, a.shape[1] < a.shape[2]
     rank, length = sorted(shape)
     size, wanted = padded(rank), s.shape[1]
-    parts = min(ceil_div(length * size, STAGED), ceil_div(2 * multiprocessors(), batch), MOST_PARTS)
+    parts = gram_parts(ceil_div(length * size, STAGED), batch)
     sums = workspace((batch, parts, size, size), np.float64)
     inverse = workspace((batch, size, size), np.float64)
     by = workspace((batch, rank, wanted), np.float64)

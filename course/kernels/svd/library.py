@@ -23,52 +23,19 @@ from course.dispatch.kept import Memory
 from course.dispatch.plans import to_host
 from course.dispatch.prepared import PreparedLaunch, new_slots
 from course.dispatch.slots import ArraySlot
+from course.heuristics import svd as heuristics
 from course.kernels.arrays import Array, address_of
 from course.kernels.steps import Launch, ceil_div
-from course.kernels.svd.gram import float64_is_fast
 from course.kernels.svd.scaling_sorting import ROWS, TILE, largest_of_warp, spreading
 from course.kernels.warps import ALL
 
-# Rules and figures are an H200's, GPU time in ms; `gesvda` as PyTorch calls it.
-#: Columns and matrices that few blocks' rotations take longer for: 2 of 100 x 100 1.13, `gesvda`
-#: .82; 4 of 115 x 477 1.18 and .88. 8 of 96 x 96 take .94 and .81, 30 of 110 x 128 1.08 and 1.00.
-LEAST, FEW = 97, 24
-#: Columns of one matrix that blocks rotate: more are rotated by several (140 x 150 2.9, `gesvda`
-#: 1.3), and up to as many are decomposed sooner with a second matrix: 128 x 128 1.2, and 2.0 alone.
-IN_REGISTERS = 128
-#: Columns and elements of matrices that are many enough, and long, for all of the GPU.
-LONG, ELEMENTS = 320, 10_000_000
 CONDITION = 2.0**16  # the largest: left vectors are orthonormal to 2**-53 of its square
 SPAN = 2.0**40  # of a sketch's values, and of their inverses: columns' lengths are sums of squares
-MORE = 8  # columns of a sketch beyond k
 FACTORS = np.array([1, 0], np.float32)  # of a product, and of what was there
 
 
 class IllConditioned(ArithmeticError):
     """The factors are not orthonormal, or there are none."""
-
-
-def is_faster(shape: tuple[int, ...], k: int | None = None) -> bool:
-    """Whether it is faster for matrices (batch, rows, columns): all values, or the k largest.
-
-    One matrix's largest values for the sake of their first call: kernels compile for 5 s.
-    """
-    (columns, rows), batch = sorted(shape[-2:]), shape[0] if len(shape) == 3 else 1
-    if batch == 1 and (k is not None or columns > IN_REGISTERS):
-        return True
-    if columns <= IN_REGISTERS or k is not None:
-        return LEAST <= columns <= IN_REGISTERS and 1 < batch <= FEW
-    return columns >= LONG and batch * rows * columns >= ELEMENTS
-
-
-def is_sketched(shape: tuple[int, ...], k: int | None) -> bool:
-    """Whether the k largest values of one matrix are found faster by a sketch than all by `gesvda`.
-
-    1024 x 1024 with k = 1 take .8 and 10.8, 281 x 272 with k = 61 2.2 and 2.8; 200 x 256 with k =
-    60 2.1 and 2.0.
-    """
-    columns, one = min(shape[-2:]), len(shape) == 2 or shape[0] == 1
-    return one and k is not None and columns > IN_REGISTERS and 2 * columns >= 7 * (k + MORE)
 
 
 @functools.cache
@@ -96,7 +63,8 @@ def _array(dtype: type, *shape: int) -> Array:
 
 def takes(shape: tuple[int, ...], k: int | None = None) -> bool:
     """Whether matrices are handed over: it is faster, CuPy is there, and float64 is fast."""
-    return is_faster(shape, k) and float64_is_fast() and libraries() is not None
+    fast = heuristics.float64_is_fast() and libraries() is not None
+    return fast and heuristics.is_faster(shape, k)
 
 
 @cuda.jit(device=True)
@@ -159,8 +127,8 @@ class LibrarySolver(Memory):
     def __init__(self, batch: int, rows: int, columns: int, k: int | None, sketch: tuple = ()):
         short, long = sorted((rows, columns))
         count, floats = short if k is None else k, functools.partial(_array, np.float32)
-        narrow, tall = (min(count + MORE, short), short) if sketch else (short, long)
-        copies = max(batch, 2) if narrow <= IN_REGISTERS else batch
+        narrow, tall = (min(count + heuristics.MORE, short), short) if sketch else (short, long)
+        copies = heuristics.copies_of(batch, narrow)
         self.core = floats(copies, narrow, tall)
         self.found, self.v = floats(copies, count), floats(copies, count, narrow)
         self.u = floats(copies, count, tall)

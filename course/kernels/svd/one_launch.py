@@ -21,15 +21,16 @@ import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
-from course.kernels.steps import Launch, multiprocessors
+from course.heuristics.svd import FEW_WARPS, MANY_WARPS, warps_of
+from course.kernels.steps import Launch
 from course.kernels.svd.qr import scale_and_shift
 from course.kernels.svd.registers import REFUSED, TOGETHER, UNSCALE, make_parts, padded
 from course.kernels.svd.scaling_sorting import largest_of_warp, scales_of, sum_of_warp
 from course.kernels.warps import ALL
 from warpsim.ptx import load, store
 
-LARGEST = 32  # columns of a matrix
-SIZES = 16, LARGEST  # to which they are padded
+SIZES = tuple(FEW_WARPS)  # to which columns are padded
+LARGEST = SIZES[-1]
 
 
 @cuda.jit(device=True)
@@ -261,26 +262,16 @@ def make_svd(size: int, warps: int) -> Any:
     return svd_in_one_launch
 
 
-#: Warps of a block, by columns, padded: where matrices are few, and many. A matrix's result is the
-#: same to the bit with either: all sums are made in one order.
-FEW_WARPS = {16: 4, LARGEST: 8}
-MANY_WARPS = {16: 2, LARGEST: 2}
-MUCH = 64 * 1024  # bytes of shared memory from which so few blocks share a multiprocessor
-
-
-def _kernels() -> dict[tuple[int, int], Any]:
-    pairs = sorted({*FEW_WARPS.items(), *MANY_WARPS.items()})
-    return {(size, warps): make_svd(size, warps) for size, warps in pairs}
-
-
-SVD = _kernels()
+SVD = {
+    (size, warps): make_svd(size, warps)
+    for size, warps in sorted({*FEW_WARPS.items(), *MANY_WARPS.items()})
+}
 
 
 def launch(a: Any, u: Any, s: Any, vt: Any, told: Any, most: int) -> Launch:
     """The launch for these arrays, of batches: (batch, ...)."""
     rank, length = sorted(a.shape[1:])
     size, shared = padded(rank, SIZES), shared_bytes(rank, length)
-    few = shared > MUCH or len(a) <= 2 * multiprocessors()
-    warps = (FEW_WARPS if few else MANY_WARPS)[size]
+    warps = warps_of(size, shared, len(a))
     arguments = a, u, s, vt, np.int32(most), told
     return Launch(SVD[size, warps], len(a), 32 * warps, arguments, shared)

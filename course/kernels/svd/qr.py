@@ -24,7 +24,8 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.dispatch.kept import Memory
-from course.kernels.steps import Launch, ceil_div, multiprocessors, round_up
+from course.heuristics.svd import reflects_in_parts
+from course.kernels.steps import Launch, ceil_div, round_up
 from course.kernels.warps import ALL
 from warpsim.ptx import load2, load4, store2, store4
 
@@ -38,7 +39,6 @@ STAGED = 256  # rows of a panel of V in shared memory
 PLANES = WARPS // 2  # of sums in shared memory: the other warps add theirs
 STRIP = 64  # columns that take a panel's reflections together
 LONGEST = 4 * THREADS  # rows of a matrix
-SHARED_COLUMNS = 128  # from which several blocks may share a matrix
 #: Squared length below which a column counts as zeros; entries are about 1 at most. Float32 has
 #: fewer bits from 1e-38 down.
 ZERO = 1e-30
@@ -414,8 +414,7 @@ class Reflections(Memory):
         self.threads = min(THREADS, max(FEWEST, round_up(rows, 64)))
         self.own = next(own for own in FACTOR if own * self.threads >= rows)
         self.panels, self.strips = panels, ceil_div(columns, STRIP)
-        #: Several blocks share a matrix, where there are few, by two launches a panel.
-        self.shared = columns >= SHARED_COLUMNS and batch <= multiprocessors() // 2
+        self.shared = reflects_in_parts(columns, batch)
 
     def factoring(self, a: Array, state: Array, wanted: int = 0) -> list[Launch]:
         """What replaces each matrix of `a`, (batch, rows, columns), by R: zeros below."""

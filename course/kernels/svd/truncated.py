@@ -32,8 +32,8 @@ import numpy as np
 from course.backend import cuda
 from course.dispatch.graphs import ReplayedGraph, copied
 from course.dispatch.kept import Memory
+from course.heuristics.svd import sketch_columns
 from course.kernels.gemm.batched import multiply
-from course.kernels.steps import round_up
 from course.kernels.svd.ladder import LADDER, Solver, SVDProblem
 from course.kernels.svd.qr import Reflections
 from course.kernels.svd.scaling_sorting import spreading
@@ -41,12 +41,6 @@ from course.kernels.svd.scaling_sorting import spreading
 Array = Any  # of numba.cuda
 
 SWEEPS = 9  # of the small matrix before the host waits: noise takes 8, photographs 7
-MORE = 8  # columns of the sketch beyond k, at least; their number is a multiple of 32
-
-
-def sketch_columns(k: int, rank: int) -> int:
-    """Columns of the sketch for k singular values of matrices with `rank` = min(m, n)."""
-    return min(round_up(k + MORE, 32), rank)
 
 
 def check_rank(shape: tuple[int, ...], k: int, power: int = 0) -> None:

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from course import cuda, recorded_roofs, trace
+from course.heuristics.svd import is_faster, sketch_columns
 from course.images import images
 from course.kernels.svd import LADDER, qr, rank_k
-from course.kernels.svd.library import is_faster
 from course.kernels.svd.rotate import SHARED_ROWS
-from course.kernels.svd.truncated import sketch_columns
 from course.measure.recorded import recorded as find
 from course.measure.recorded import recordings
 from course_lessons.lesson11 import pictures, toy_svd

@@ -5,6 +5,7 @@ import pytest
 
 import course.kernels.svd as package
 from course import gpu
+from course.heuristics import svd as heuristics
 from course.kernels.svd import gram, registers, svd
 from tests.course.kernels.svd_samples import ORTHOGONAL, assert_right, errors, normal, same
 
@@ -49,9 +50,9 @@ def test_tall_matrices_take_it_where_float64_is_fast(rng, monkeypatch):
     a = normal(rng, 1, 300, 12)
     assert not same(by_gram(a), svd(a))  # a Tesla T4
     device = package.cuda.get_current_device()
-    assert not package._are_tall(a.shape)
-    monkeypatch.setattr(gram, "FAST_FLOAT64", (tuple(device.compute_capability),))
-    assert package._are_tall(a.shape) and not package._are_tall((40, 47))
+    assert not heuristics.is_tall(a.shape)
+    monkeypatch.setattr(heuristics, "FAST_FLOAT64", (tuple(device.compute_capability),))
+    assert heuristics.is_tall(a.shape) and not heuristics.is_tall((40, 47))
     assert same(by_gram(a), svd(a))
 
 

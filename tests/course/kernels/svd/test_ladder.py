@@ -9,6 +9,7 @@ from numba import float32
 
 from course import cuda, gpu, trace
 from course.compiler.facts import compiled
+from course.heuristics.svd import sketch_columns
 from course.kernels.gemm.batched import multiply
 from course.kernels.svd import (
     LADDER,
@@ -35,7 +36,6 @@ from course.kernels.svd.diagonalise import (
     diagonalise,
 )
 from course.kernels.svd.qr import Reflections
-from course.kernels.svd.truncated import sketch_columns
 from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.svd_samples import (
     ORTHOGONAL,
