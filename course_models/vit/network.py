@@ -30,11 +30,12 @@ from course.dispatch.slots import ArraySlot, in_c_order, workspace
 from course.kernels import attention, norm
 from course.kernels.arrays import Array, holds, in_order
 from course.kernels.attention import SIZES
-from course.kernels.gemm import gemv, normed, unfused_epilogue
+from course.kernels.gemm import gemv
 from course.kernels.gemm.half import gemm
 from course.kernels.steps import Launch, ceil_div, hopper_refusal
 from course_models import is_whole
 from course_models.patches import LADDER, PatchEmbedding, checked_images
+from course_models.vit import normed, unfused_epilogue
 from course_models.vit.buffers import Arena, from_pool, lifetimes, packed
 from course_models.vit.shape import EPSILON, Flags, ViTShape
 from course_models.vit.weights import Weights, checked

@@ -18,10 +18,10 @@ from dataclasses import dataclass, fields
 from course import backend
 from course.kernels.attention import attention
 from course.kernels.gemm.half import LADDER_ONLY, gemm
-from course.kernels.gemm.normed import MULTIPLE
 from course.kernels.norm import LADDER, REGISTERS_AND_SHARED
 from course_models import is_whole
 from course_models.patches import WAYS
+from course_models.vit.normed import MULTIPLE
 
 EPSILON = 1e-6  # of both timm's and torchvision's LayerNorm
 

@@ -37,11 +37,10 @@ from PIL import Image
 
 from course.dispatch.entry import EntryPoint
 from course.kernels import attention
-from course.kernels.gemm import unfused_epilogue
 from course.kernels.gemm.half import gemm
 from course.kernels.norm import layer_norm
 from course_models.patches import WAYS
-from course_models.vit import reference
+from course_models.vit import reference, unfused_epilogue
 from course_models.vit.images import read_images
 from course_models.vit.network import ViT
 from course_models.vit.shape import EPSILON, Flags, ViTShape

@@ -30,11 +30,11 @@ from course.kernels.gemm import (
 )
 from course.kernels.gemm.gemv import gemv
 from course.kernels.gemm.tiles import ELEMENTS
-from course.kernels.gemm.unfused_epilogue import unfused_epilogue
 from course.kernels.norm import Variant
 from course.kernels.norm.half import STEPS as NORM
 from course.kernels.reconstruct import warpgroups
 from course_models.patches import gather
+from course_models.vit.unfused_epilogue import unfused_epilogue
 from tools.compile.cases import Case
 from warpsim.ptx.tma import TensorMapType
 

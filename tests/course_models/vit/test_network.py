@@ -9,9 +9,8 @@ from numba import float32
 
 from course import backend, cuda
 from course.dispatch.slots import ArraySlot, planning
-from course.kernels.gemm import unfused_epilogue
 from course.kernels.steps import Launch
-from course_models.vit import TOY, Flags, Graph, ViT, ViTShape, initial, reference
+from course_models.vit import TOY, Flags, Graph, ViT, ViTShape, initial, reference, unfused_epilogue
 from course_models.vit.buffers import lifetimes, packed
 
 #: Of float16 in a dozen steps; what is wrong is wrong by much more.

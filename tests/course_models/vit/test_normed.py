@@ -8,10 +8,9 @@ import pytest
 from course import cuda
 from course.heuristics.gemm import GemmConfig
 from course.kernels.arrays import as_words
-from course.kernels.gemm import normed
 from course.kernels.gemm.epilogue import Norm
 from course.kernels.gemm.half import GemmProblem, launch_of
-from course_models.vit import reference
+from course_models.vit import normed, reference
 from tests.course.kernels.launched import traced
 
 #: A tile whose rows and columns others share; tile after tile; blocks that share the depth.
