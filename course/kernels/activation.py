@@ -18,7 +18,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from numba import float32, int32, int64
@@ -26,6 +25,7 @@ from numba import float32, int32, int64
 from course.backend import cuda
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
+from course.heuristics.activation import ActivationConfig, config_for
 from course.kernels.arrays import NUMBA_TYPES, VECTOR, Array, alike, are_aligned, flat
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
 from warpsim.ptx import grid_dependency_wait, load4, store4
@@ -230,30 +230,6 @@ def function_of(activation: str | None) -> Callable:
 
 
 # --- the kernels ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ActivationConfig:
-    """What is tuned."""
-
-    threads: int = 128  # of a block
-    accesses: int = 1  # loads of four elements that a thread has in flight
-
-    tile = property(lambda self: self.threads * self.accesses * VECTOR)  # elements of a block
-
-
-FEW, MANY = 1 << 21, 1 << 23  # elements from which on another config is faster, on an H200
-
-
-def config_for(dtype: str, size: int) -> ActivationConfig:
-    """The config for so many elements.
-
-    Few blocks run at the same time whatever they are, and a thread's accesses follow each other.
-    Of many, a new one can begin about every nanosecond: each must have enough to do.
-    """
-    if size < MANY:
-        return ActivationConfig(256, 1 if size < FEW else 2)
-    return ActivationConfig(128, 8 // (NUMBA_TYPES[dtype].bitwidth // 8))
 
 
 EACH = 256  # threads of a block of step 1

@@ -25,6 +25,7 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import workspace
+from course.heuristics.reduce import CONFIGS, ReductionConfig, config_for, last_block_config
 from course.kernels.arrays import VECTOR, Array, are_aligned, checked, flat
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, multiprocessors, require_choice
 from course.kernels.warps import WARP, over_lanes
@@ -191,21 +192,6 @@ def shuffles(kind: Kind) -> Callable:
 # --- steps 4 and 5: many elements a thread --------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ReductionConfig:
-    """What is tuned."""
-
-    threads: int = 256  # of a block; 32 times a power of two
-    accesses: int = 4  # loads of four elements that a thread has in flight
-    blocks: int = 8  # for each multiprocessor, in step 5
-
-    tile = property(  # elements that a block reads at a time
-        lambda self: self.threads * self.accesses * VECTOR
-    )
-
-
-#: 64 bytes of float32 in flight in each thread, as many threads as a multiprocessor holds.
-CONFIGS = {"sm_75": ReductionConfig(blocks=4), "sm_90": ReductionConfig(blocks=8)}
 SHAPES, pieces = CONFIGS, combiners  # as lesson 10 called them before version 0.2
 
 
@@ -349,12 +335,6 @@ class ReductionProblem(NamedTuple):
         return cls(x.size, are_aligned(x))
 
 
-def config_for() -> ReductionConfig:
-    """The config for this GPU."""
-    capability = tuple(cuda.get_current_device().compute_capability)
-    return CONFIGS["sm_90" if capability >= (8, 0) else "sm_75"]
-
-
 def _nothing_at(out: Array, kind: str) -> Launch:
     return Launch(fill, 1, 1, (out, KINDS[kind].nothing))
 
@@ -374,20 +354,6 @@ def _several(problem: ReductionProblem, x: Array, out: Array, kind: str) -> list
     kernel = several(KINDS[kind], config, problem.aligned)
     grid = max(1, ceil_div(problem.size, config.tile))
     return [_nothing_at(out, kind), Launch(kernel, grid, config.threads, (x, out))]
-
-
-ALONE = 16_384  # elements that one block combines sooner than several find out which is the last
-
-
-def last_block_config(size: int) -> ReductionConfig:
-    """The config of step 5 for so many elements; measured on an H200."""
-    if size <= ALONE:
-        fours = 1 << max(ceil_div(size, VECTOR) - 1, 0).bit_length()
-        threads = min(max(fours, WARP), 1024)
-        return ReductionConfig(threads, max(fours // threads, 1), 1)
-    if size < 1 << 19:
-        return ReductionConfig(256, 2, 4)
-    return ReductionConfig(512, 2 if size < 1 << 22 else 4 if size < 3 << 23 else 8, 2)
 
 
 def _last_block(problem: ReductionProblem, x: Array, out: Array, kind: str) -> list[Launch]:

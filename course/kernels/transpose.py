@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import float32, int32, int64
@@ -17,6 +16,7 @@ from numba import float32, int32, int64
 from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
+from course.heuristics.transpose import MatrixProblem, TileConfig, tile_for
 from course.kernels.arrays import VECTOR, Array, blocks_over, checked_float32, rows_are_aligned
 from course.kernels.steps import Ladder, Launch, Step, require_choice
 from warpsim.ptx import grid_dependency_wait, load, load4, store, store4
@@ -113,15 +113,6 @@ def transpose_padded(out, image):
 # --- step 4: all loads in flight ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class TileConfig:
-    """What is tuned: powers of two."""
-
-    high: int  # rows of the image in a tile
-    wide: int  # columns
-    threads: int = 256  # of a block
-
-
 @functools.cache
 def in_flight(config: TileConfig, reads: int, writes: int) -> Callable:
     """Step 4, of (out, image): a thread has all its loads in flight before it stores the first.
@@ -192,18 +183,9 @@ def in_flight(config: TileConfig, reads: int, writes: int) -> Callable:
 # --- the ladder -----------------------------------------------------------------------------------
 
 
-class MatrixProblem(NamedTuple):
-    """A matrix to be transposed."""
-
-    rows: int
-    columns: int
-    reads: int = 1  # elements of the image at once: 4, or 1; 0 where those of a row lie apart
-    writes: int = 1  # and of out
-
-    @classmethod
-    def of(cls, image: Array, out: Array) -> MatrixProblem:
-        """Of arrays on the device."""
-        return cls(*image.shape, _at_once(image), _at_once(out))
+def problem_of(image: Array, out: Array) -> MatrixProblem:
+    """The problem of arrays on the device."""
+    return MatrixProblem(*image.shape, _at_once(image), _at_once(out))
 
 
 def _at_once(array: Array) -> int:
@@ -222,32 +204,6 @@ def moved_by(kernel: Any, tile: tuple[int, int]) -> Step:
     return Step(launches)
 
 
-#: Elements up to which small tiles are faster, since more blocks run at the same time.
-TINY, MIDDLE = 1 << 15, 1 << 20
-#: Tiles of thin matrices, of rows and columns, by the side that they have at most.
-LOW = {4: TileConfig(4, 256), 8: TileConfig(8, 128, 128), 16: TileConfig(16, 64)}
-NARROW = {4: TileConfig(256, 4), 8: TileConfig(128, 8, 128), 16: TileConfig(64, 16)}
-#: Rows from which tiles are high where rows of out begin between two sectors: each row of a tile
-#: then ends in two parts of sectors, which cost as much as whole ones.
-HIGH = 1024
-
-
-def tile_for(problem: MatrixProblem) -> TileConfig:
-    """The tiles of a matrix in step 4; measured on an H200."""
-    rows, columns, _, writes = problem
-    for tiles, side in ((LOW, rows), (NARROW, columns)):
-        for most, config in tiles.items():
-            if side <= most and max(rows, columns) > 4 * most:
-                return config
-    if rows * columns <= TINY:
-        return TileConfig(16, 16)
-    if rows * columns <= MIDDLE:
-        return TileConfig(32, 32)
-    if rows < 4 * TILE:
-        return TileConfig(32, 64)
-    return TileConfig(128, 64, 512) if writes == 1 and rows >= HIGH else TileConfig(64, 64)
-
-
 def _in_flight(problem: MatrixProblem, image: Array, out: Array) -> list[Launch]:
     config = tile_for(problem)
     tile = config.wide, config.high
@@ -259,7 +215,7 @@ def _in_flight(problem: MatrixProblem, image: Array, out: Array) -> list[Launch]
 
 LADDER = Ladder(
     "transpose",
-    MatrixProblem.of,
+    problem_of,
     {
         "naive": moved_by(transpose_read_coalesced, BLOCK),
         "tiled": moved_by(transpose_tiled, (TILE, TILE)),

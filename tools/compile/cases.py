@@ -15,6 +15,7 @@ from numba import float32, void
 from course.compiler import toolchain
 from course.heuristics import norm as norm_heuristics
 from course.heuristics import softmax as softmax_heuristics
+from course.heuristics.activation import MANY
 from course.heuristics.reconstruct import TILES
 from course.kernels import activation, reduce
 from course.kernels.activation import function_of
@@ -254,7 +255,7 @@ def of_activation() -> Iterator[Case]:
     for name, (forward, backward) in activation.FUNCTIONS.items():
         for stored in NUMBA_TYPES:
             array = NUMBA_TYPES[stored][::1]
-            config = activation.config_for(stored, activation.MANY)
+            config = activation.config_for(stored, MANY)
             for label, function, types, each in (
                 (name, forward, void(array, array), activation.each),
                 (f"{name} gradient", backward, void(array, array, array), activation.each_gradient),

@@ -17,6 +17,7 @@ from course.compiler.together import (
     common,
     compiled_together,
 )
+from course.heuristics.activation import MANY
 from course.kernels import activation
 from course.kernels.arrays import NUMBA_TYPES
 from course.kernels.svd import rotate
@@ -36,7 +37,7 @@ TARGETS = ("sm_75", "sm_90")
 
 def wide(stored):
     array = f"{stored}[::1]" if stored != "bfloat16" else NUMBA_TYPES[stored][::1]
-    config = activation.config_for("float16", activation.MANY)
+    config = activation.config_for("float16", MANY)
     kernel = activation.wide(activation.FUNCTIONS["gelu tanh"][0], stored, config)
     return kernel, (f"void({array}, {array})" if isinstance(array, str) else (array, array))
 

@@ -5,6 +5,7 @@ import pytest
 
 from course import cuda, trace
 from course.compiler.facts import compiled
+from course.heuristics.reduce import ALONE
 from course.kernels import reduce
 from course.kernels.reduce import KINDS, reduction
 from tests.course.compiled_samples import needs_compiler
@@ -41,12 +42,12 @@ def test_the_last_block_leaves_its_counter_as_it_was_and_can_be_called_again(rng
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [1, 31, 127, 4095, 4099, reduce.ALONE, reduce.ALONE + 1])
+@pytest.mark.parametrize("size", [1, 31, 127, 4095, 4099, ALONE, ALONE + 1])
 def test_up_to_so_many_elements_one_block_combines_all(rng, kind, size):
     x = rng.normal(0, 3, size).astype(np.float32)
     there, out = cuda.to_device(x), cuda.device_array(1, np.float32)
     (launch,) = reduce.LADDER.launches(there, out, kind=kind)
-    assert (launch.grid == 1) == (size <= reduce.ALONE)
+    assert (launch.grid == 1) == (size <= ALONE)
     launch.on()
     exact = x.astype(float).sum() if kind == "sum" else x.max()
     assert abs(out.copy_to_host()[0] - exact) <= 1e-6 * np.abs(x).sum()

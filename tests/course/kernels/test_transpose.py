@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 
 from course import trace
+from course.heuristics.transpose import MatrixProblem, TileConfig, tile_for
 from course.kernels.steps import ceil_div
 from course.kernels.transpose import (
     TILE,
-    MatrixProblem,
-    TileConfig,
     copy,
     in_flight,
-    tile_for,
     transpose,
     transpose_padded,
     transpose_read_coalesced,

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from course.kernels.reduce import ReductionConfig, ReductionProblem, reduction
+from course.heuristics.reduce import ReductionConfig
+from course.kernels.reduce import ReductionProblem, reduction
 from tests.course.kernels.contract import Case, Inputs, Right, elements
 
 TILE = ReductionConfig().tile

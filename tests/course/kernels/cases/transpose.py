@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from course.kernels.transpose import MatrixProblem, transpose
+from course.heuristics.transpose import MatrixProblem
+from course.kernels.transpose import transpose
 from tests.course.kernels.contract import Case, Inputs, Right, length
 
 
