@@ -58,6 +58,9 @@ newline="" and errors="surrogateescape"). A path that begins with = + - @ has ./
 no spreadsheet computes it, and the results of such a name begin with _. In names of results ?
 stands for what cannot be printed.
 """
+#: Options that `reconstruct_images` has by the same name.
+HANDED_ON = ("size", "fit", "engine", "resume", "workers", "batch", "gpus", "svd", "recursive",
+             "discard", "replace", "largest")  # fmt: skip
 EXAMPLES = """\
 examples:
   python -m course reconstruct data/images --k 50 --out results
@@ -247,22 +250,11 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.images,
             arguments.k,
             arguments.out,
-            size=arguments.size,
-            fit=arguments.fit,
-            engine=arguments.engine,
             progress=iter if arguments.quiet else seen,
             watch=seen.watch,
-            resume=arguments.resume,
-            workers=arguments.workers,
-            batch=arguments.batch,
             tell=lambda words: print(words, file=sys.stderr, flush=True),
             scheduler=scheduler,
-            gpus=arguments.gpus,
-            svd=arguments.svd,
-            recursive=arguments.recursive,
-            discard=arguments.discard,
-            replace=arguments.replace,
-            largest=arguments.largest,
+            **{name: getattr(arguments, name) for name in HANDED_ON},
         )
         seconds = time.perf_counter() - start
 

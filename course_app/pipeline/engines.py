@@ -9,7 +9,7 @@ and halved again, down to one image; only that is an error.
 
 import sys
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -361,7 +361,7 @@ class _Memory:
 
             self.solver = Solver(batch, rows, columns)
 
-    def launches(self, ranks: Sequence[int]) -> list[Any]:
+    def launches(self, ranks: Sequence[int]) -> Iterator[Any]:
         """What is launched for a stack, but for the SVD: that is launched."""
         from course.backend import cuda
         from course.kernels.reconstruct import ladder
@@ -370,20 +370,19 @@ class _Memory:
         images, u, s, vt, out = (its[:1] for its in (*self.arrays, self.out))
         (_, rows, columns), empty = out.shape, cuda.device_array
         lines, sums = empty((1, rows, 1 + columns), np.uint8), empty((1, 1, 2), np.float32)
-        found = image_quality.launches(images, out, lines, sums)
+        yield from image_quality.launches(images, out, lines, sums)
         for k in ranks:
             method, together = _method(rows, columns, k)
             arrays = (its if together else its[0] for its in (u, s, vt, out))
-            found += ladder.LADDER.launches(*arrays, k=k, method=method)
+            yield from ladder.LADDER.launches(*arrays, k=k, method=method)
         if self.solver is not None:
             pixels, sizes = empty((1, 4 * rows * columns), np.uint8), empty((1, 2), np.int32)
-            found += resize.launches(pixels, sizes, images, rows, columns)
+            yield from resize.launches(pixels, sizes, images, rows, columns)
             a, *factors = self.arrays
             self.solver.find_scale(a)
             self.solver.take(a, self.solver.scale)
             self.solver.queue(0)
             self.solver.hand_over(*factors)
-        return found
 
     def send(self, sizes: np.ndarray | None, images: np.ndarray, *factors: np.ndarray) -> None:
         """Copy images to the GPU, and their factors; where there are none, compute them."""

@@ -54,8 +54,8 @@ class Watch:
             for file in bar:
                 yield file
                 self._seen += 1
-                if self.slowest:
-                    bar.set_postfix_str(f"slowest stage: {self.slowest}", refresh=False)
+                if slowest := self.slowest:
+                    bar.set_postfix_str(f"slowest stage: {slowest}", refresh=False)
 
     def _lines(self, files: list[Path]) -> Iterator[Path]:
         start = said = self.clock()

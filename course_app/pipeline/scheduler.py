@@ -347,17 +347,15 @@ class Scheduler:
             self._filled.append((buffer, sorted(filling.good, key=lambda item: item[0])))
             self._for_gpus.notify()
         else:
-            self._add_free(buffer)
-
-    def _add_free(self, buffer: int) -> None:
-        self._free.append(buffer)
-        self._for_hands.notify()
+            self._free.append(buffer)
+            self._for_hands.notify()
 
     def _chunk_saved(self, buffer: int) -> None:
         self._saving[buffer] -= 1
         if not self._saving[buffer]:
             del self._saving[buffer]
-            self._add_free(buffer)
+            self._free.append(buffer)
+            self._for_hands.notify()
 
     def _lost(self, work: Work, error: BaseException) -> bool:
         """Have images done again, later; whether the machine was short of something.

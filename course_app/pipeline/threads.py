@@ -17,25 +17,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from threadpoolctl import threadpool_limits
 
 _lock = threading.Lock()
 _users = 0
 _limits: threadpool_limits | None = None
 
 
-def threads() -> int | None:
-    """How many threads a call of NumPy's linear algebra uses; None where that is not known."""
-    found = ThreadpoolController().select(user_api="blas").info()
-    return max((library["num_threads"] for library in found), default=None)
-
-
 @contextmanager
-def one_thread() -> Iterator[bool]:
+def one_thread() -> Iterator[None]:
     """Let each call of the library use one thread; as it was when the last user leaves.
 
-    Gives False where the library cannot be asked (threadpoolctl knows OpenBLAS, MKL, BLIS and
-    FlexiBLAS): set OMP_NUM_THREADS=1 before Python starts, then.
+    Where the library cannot be asked (threadpoolctl knows OpenBLAS, MKL, BLIS and FlexiBLAS) set
+    OMP_NUM_THREADS=1 before Python starts.
     """
     global _users, _limits
     with _lock:
@@ -43,7 +37,7 @@ def one_thread() -> Iterator[bool]:
             _limits = threadpool_limits(1, user_api="blas")
         _users += 1
     try:
-        yield threads() == 1
+        yield
     finally:
         with _lock:
             _users -= 1
