@@ -1,7 +1,9 @@
-"""A bench that checks each program, times none, and says nothing."""
+"""Benches that check each program, time none, and say nothing."""
 
 import inspect
+from types import SimpleNamespace
 
+from course.measure import event_clock
 from course_recording.frame import FLOAT32_LIMIT, Bench, poison
 from tests.course_recording.fake_gpu import ROOFS
 
@@ -40,3 +42,12 @@ class Untimed(Bench):
     def measured(self):
         """Programs that were checked: kernel, variant, shape, type."""
         return [(row.kernel, row.variant, row.shape, row.dtype) for row in self.rows]
+
+
+def clocked(monkeypatch, subject):
+    """A bench without frameworks; its clock says that each call takes 2 ms."""
+    clock = SimpleNamespace(wall=lambda call: (call(), 2.0)[1])
+    monkeypatch.setattr(event_clock, "clock", lambda: clock)
+    made = Bench(subject, ROOFS, say=lambda _: None)
+    monkeypatch.setattr(made, "peer", lambda name: None)
+    return made

@@ -479,25 +479,16 @@ def test_who_asked_for_the_gpu_is_told_that_it_cannot_be_used(folder, tmp_path, 
 
 @pytest.mark.parametrize("svd", ["cpu", "gpu"])
 def test_what_a_stack_launches_is_compiled_before(stack, svd, monkeypatch):
-    launched = []
-    on = Launch.on
-
-    def noted(launch, stream=0):
-        launched.append(launch.kernel)
-        on(launch, stream)
-
-    def compile_ahead(launches):
-        before.update(launch.kernel for launch in launches())
-        before.update(launched)  # the SVD's
-
-    before = set()
-    importlib.import_module("course.kernels.svd")  # which keeps the other one
-    monkeypatch.setattr(Launch, "on", noted)
-    monkeypatch.setattr(ahead, "compile_ahead", compile_ahead)
+    importlib.import_module("course.kernels.svd")  # which keeps the other `compile_ahead`
+    launched, on = [], Launch.on
+    monkeypatch.setattr(Launch, "on", lambda its, *by: launched.append(its.kernel) or on(its, *by))
+    monkeypatch.setattr(
+        ahead, "compile_ahead", lambda its: launched.extend(one.kernel for one in its())
+    )
     on_gpu = OnGpu(SHAPE, [3, 7], 8, svd)
     on_gpu.compile()
-    launched.clear()
+    before, launched[:] = {*launched}, []
     sizes = np.array([SHAPE] * len(stack), np.int32) * (svd == "gpu")
     lines = np.empty((2, len(stack), SHAPE[0], 1 + SHAPE[1]), np.uint8)
     on_gpu(stack, factors_of(stack) if svd == "cpu" else (), lines, (), sizes)
-    assert launched and set(launched) <= before
+    assert launched and {*launched} <= before

@@ -1,18 +1,14 @@
 """The bench of a VAE's epochs: all begin alike and are held to float64; each way has its rows."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from course import backend
-from course.measure import event_clock
 from course_models.vae.reference import NumpyTrainer
 from course_models.vae.shape import VAEShape
 from course_recording import first_calls
-from course_recording.frame import Bench
 from course_recording.subjects import vae, vae_autotune
-from tests.course_recording.fake_gpu import ROOFS
+from tests.course_recording.untimed import clocked
 
 pytestmark = pytest.mark.skipif(backend.gpu() is not None, reason="on a GPU the bench itself runs")
 
@@ -26,15 +22,7 @@ def bench(monkeypatch):
         monkeypatch.setattr(vae, name, value)
 
     monkeypatch.setattr(vae, "FIRST", ())
-
-    def wall(call):
-        call()
-        return 2.0
-
-    monkeypatch.setattr(event_clock, "clock", lambda: SimpleNamespace(wall=wall))
-    made = Bench("vae", ROOFS, say=lambda _: None)
-    monkeypatch.setattr(made, "peer", lambda name: None)
-    return made
+    return clocked(monkeypatch, "vae")
 
 
 def rows(bench):

@@ -1,32 +1,20 @@
 """The bench of a vision transformer: the five ways are held to float64 and counted; the peer."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
-from course.measure import event_clock
 from course_models.vit import TOY, initial, reference
 from course_recording import vit_first
-from course_recording.frame import Bench
 from course_recording.peers.vit_torch import network
 from course_recording.subjects import vit
-from tests.course_recording.fake_gpu import ROOFS
+from tests.course_recording.untimed import clocked
 
 
 @pytest.fixture
 def bench(monkeypatch, h200):
     """A bench of a toy, whose clock is made up, without frameworks."""
     monkeypatch.setattr(vit, "SHAPE", TOY)
-
-    def wall(call):
-        call()
-        return 2.0
-
-    monkeypatch.setattr(event_clock, "clock", lambda: SimpleNamespace(wall=wall))
-    made = Bench("vit", ROOFS, say=lambda _: None)
-    monkeypatch.setattr(made, "peer", lambda name: None)
-    return made
+    return clocked(monkeypatch, "vit")
 
 
 @pytest.mark.slow
