@@ -48,7 +48,7 @@ class GemmConfig(NamedTuple):
     added: bool = False
     # sums are stored as they are, see `course.kernels.gemm.partial`: parts of the depth are tiles
     partial: bool = False
-    swapped: bool = False  # partial sums are stored transposed: the factors have changed places
+    swapped: bool = False  # the factors have changed places: sums or results are stored transposed
     by_threads: bool = False  # rows of results begin anywhere, where TMA does not store them
     # two blocks, a cluster, have tiles one below the other. Each loads half of their common tile
     # of b, to both: L2 is read less
@@ -332,9 +332,11 @@ def _boxed(p: Sizes, swapped):
 def _grid() -> tuple[np.ndarray, ...]:
     """Consumers, columns, swapped, paired, splits; of sums -n: for n blocks a multiprocessor."""
     sums = itertools.product((1, 2, 3), range(16, 257, 16), (0, 1), (0, 1), (-1, -2, -3))
-    stored = itertools.product((1, 2, 3), range(64, 257, 16), (0,), (0, 1), (1,))
+    stored = itertools.product((1, 2, 3), range(64, 257, 16), (0, 1), (0, 1), (1,))
     clusters = itertools.product((1, 2), range(64, 257, 16), (0,), (0,), SPLITS)
-    found = (its for its in (*sums, *stored, *clusters) if its[0] < 3 or its[1] <= 192)
+    # what has registers for its sums, and for a transposed end beside them
+    most = ((256, 256), (256, 240), (192, 192))
+    found = (its for its in (*sums, *stored, *clusters) if its[1] <= most[its[0] - 1][its[2]])
     return tuple(np.array([*found]).T)
 
 
@@ -350,8 +352,10 @@ def _tiles(p: Sizes) -> Tiles:
         [splits == n for n in SPLITS], [CLUSTERED[n] * p.blocks for n in SPLITS], np.inf
     )
     taken = partial | (tiles * splits <= limit)
-    if not p.aligned[2]:
-        taken &= partial | ((splits == 1) & (p.in_words and not p.added))
+    if not p.aligned[2] or p.added:  # stored by threads, or beside a residual
+        taken &= partial | (~swapped & (p.added | (splits == 1) & p.in_words))
+    if not p.aligned[2] and p.added:
+        taken &= partial
     pays = (rows > high) & (wide >= 80) & (max(_lines(p)) > 1)
     taken &= pays | (paired == 0)
     return Tiles(*(its[taken] for its in (consumers, wide, swapped, paired > 0, splits, partial)))
@@ -367,7 +371,9 @@ def _tile(p: Sizes, its: Tiles, n: int) -> tuple[GemmConfig, int]:
         waves = ceil_div(tiles * splits, p.blocks)
         return partial_tile(consumers, wide, waves, swapped, paired=paired, boxed=boxed), splits
     waves = min(ceil_div(tiles, p.blocks), 3) if splits == 1 else 1
-    more = {"by_threads": not p.aligned[2], "paired": paired, "boxed": boxed}
+    more = {
+        "by_threads": not p.aligned[2], "swapped": swapped, "paired": paired, "boxed": boxed,
+    }  # fmt: skip
     return staged_config(consumers, wide, waves, p.added, splits, **more), splits
 
 

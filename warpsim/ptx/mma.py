@@ -148,13 +148,16 @@ class TensorCores(Accesses):
         words = np.ascontiguousarray(matrices).view(np.uint32).reshape(-1, 4, 32)
         return tuple(words[:, number].reshape(-1).copy() for number in range(4))
 
-    def stmatrix(self, array: Array, index: tuple, values, site: int):
+    def stmatrix(self, array: Array, index: tuple, values, transposed: bool, site: int):
         self.needs((9, 0), "stmatrix", site)
         self._shared_rows(array, "stmatrix", site)
         words = np.zeros((self.lanes // 32, 4, 32), np.uint32)
         for number, value in enumerate(values):
             words[:, number] = _lanes(self, value, np.uint32).reshape(-1, 32)
-        rows = words.view(np.uint16).reshape(-1, 8).view(array.dtype)
+        matrices = words.view(np.uint16).reshape(-1, 8, 8)
+        if transposed:
+            matrices = np.ascontiguousarray(matrices.swapaxes(1, 2))
+        rows = matrices.reshape(-1, 8).view(array.dtype)
         if self.mask:
             self.store_vector(array, index, tuple(rows.T.copy()), 8, site)
 
@@ -278,11 +281,21 @@ def ldmatrix4_trans(array, index):
     return _ldmatrix(".trans")
 
 
-@instruction("halves index u4x4", twin=TensorCores.stmatrix)
+def _stmatrix(trans: str) -> Ptx:
+    text = f"stmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 [$0], {{$1, $2, $3, $4}};"
+    return Ptx(text, CONVERGENT)
+
+
+@instruction("halves index u4x4", twin=TensorCores.stmatrix, more={"transposed": False})
 def stmatrix4(array, index, x):
     """``stmatrix4(array, index, x)``: write what `ldmatrix4` reads; needs 9.0."""
-    text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
-    return Ptx(text, CONVERGENT)
+    return _stmatrix("")
+
+
+@instruction("halves index u4x4", twin=TensorCores.stmatrix, more={"transposed": True})
+def stmatrix4_trans(array, index, x):
+    """``stmatrix4_trans(array, index, x)``: write what `ldmatrix4_trans` reads; needs 9.0."""
+    return _stmatrix(".trans")
 
 
 # ---------------------------------------------------------------------- numbers of other types

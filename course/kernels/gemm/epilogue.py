@@ -28,7 +28,17 @@ from course.heuristics.gemm import PAIR
 from course.kernels.gemm.tiles import ACTIVATIONS, PACK, UNPACK
 from course.kernels.steps import ceil_div
 from course.kernels.warps import lanes_sum
-from warpsim.ptx import ldmatrix4, load, load2, load4, stmatrix4, store, store2, store4
+from warpsim.ptx import (
+    ldmatrix4,
+    load,
+    load2,
+    load4,
+    stmatrix4,
+    stmatrix4_trans,
+    store,
+    store2,
+    store4,
+)
 
 ROWS = 2, 8  # of a lane's sums in a warp's 16 rows, and how far they are apart
 ZERO = float32(0)
@@ -201,6 +211,51 @@ def store_epilogue(
             stmatrix4(tiles, place, (pack(x0, y0), pack(x1, y1), pack(x2, y2), pack(x3, y3)))
 
     return store_box
+
+
+@functools.cache
+def store_columns(
+    element: str, activation: str, biased: bool, wide: int
+) -> tuple[Callable, Callable]:
+    """Device functions, where factors have changed places: fetch biases, store a box transposed.
+
+    ``(bias, row, rows, t)`` gives those of a thread's two rows; ``(tiles, local, box, start, t,
+    mine)`` stores what is 64 rows of the results in the box that begins at `start`, and `mine` are
+    the biases.
+    """
+    pack, act, LAST = PACK[element], ACTIVATIONS[activation] or ACTIVATIONS["gelu"], wide // 16 - 4
+    active = bool(activation)
+
+    @cuda.jit(device=True, forceinline=True)
+    def fetch(bias, row, rows, t):
+        r, last = int32(row + 16 * (t >> 5 & 3) + (t >> 2 & 7)), int32(rows - 1)
+        x, y = ZERO, ZERO
+        if biased:
+            x = float32(load(bias, min(r, last)))
+            y = float32(load(bias, min(int32(r + 8), last)))
+        return x, y, ZERO, ZERO
+
+    @cuda.jit(device=True, forceinline=True)
+    def finished(x, y, bias):
+        x, y = x + bias, y + bias
+        return (act(x), act(y)) if active else (x, y)
+
+    @cuda.jit(device=True, forceinline=True)
+    def store_box(tiles, local, box, start, t, mine):
+        lane, first = int32(t & 31), min(4 * box, LAST)
+        r, matrix = int32(lane & 7), int32(lane >> 3)
+        chunk = int32(2 * (t >> 5 & 3) + (matrix & 1)) ^ r
+        to = int32(start + (8 * (matrix >> 1) + r) * 64 + (chunk << 3))
+        for n in range(4):
+            e = int32(8 * (first + n))
+            x0, y0 = finished(local[e], local[e + 1], mine[0])
+            x1, y1 = finished(local[e + 2], local[e + 3], mine[1])
+            x2, y2 = finished(local[e + 4], local[e + 5], mine[0])
+            x3, y3 = finished(local[e + 6], local[e + 7], mine[1])
+            four = pack(x0, y0), pack(x1, y1), pack(x2, y2), pack(x3, y3)
+            stmatrix4_trans(tiles, int32(to + 16 * 64 * n), four)
+
+    return fetch, store_box
 
 
 @cuda.jit(device=True, forceinline=True)

@@ -200,9 +200,10 @@ def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Arra
         ends = TensorMap(out, *box), TensorMap(residual, *box) if added else out
     extra, _ = or_anything(bias, None, out)
     ends = *ends, extra, extra if sums is None else sums
-    arguments = (*_factors(config, p.layout, a, b), *ends, *_sizes(p))
-    down, across = ceil_div(p.rows, config.rows), ceil_div(p.columns, config.columns)
-    how = p.layout, p.dtype, config
+    layout, a, b, sizes = _placed(config, p, a, b)
+    arguments = (*_factors(config, layout, a, b), *ends, *map(np.int32, (*sizes, p.depth)))
+    down, across = ceil_div(sizes[0], config.rows), ceil_div(sizes[1], config.columns)
+    how = layout, p.dtype, config
     if splits > 1:
         kernel = split_k.gemm(*how, splits, *p.epilogue[:2], norm)
         size = config.split(splits)[2]
@@ -216,6 +217,15 @@ def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Arra
 def _blocks(config: GemmConfig) -> int:
     """Of the grid at most: one a multiprocessor, or whole pairs."""
     return multiprocessors() - multiprocessors() % (1 + config.paired)
+
+
+def _placed(
+    config: GemmConfig, p: GemmProblem, a: Array, b: Array
+) -> tuple[str, Array, Array, tuple[int, int]]:
+    """The layout, factors and results' sizes as a kernel takes them: in changed places, or not."""
+    if not config.swapped:
+        return p.layout, a, b, (p.rows, p.columns)
+    return "".join("nt"[c == "n"] for c in p.layout[::-1]), b, a, (p.columns, p.rows)
 
 
 def _factors(config: GemmConfig, layout: str, a: Array, b: Array) -> tuple[TensorMap, ...]:
@@ -234,9 +244,8 @@ def partial_launches(
     first, (a, b) = padding.launches((a, b), copied or (not p.aligned[0], not p.aligned[1]))
     if not config.partial:
         return [*first, launch_of(config, splits, p, a, b, bias, residual, out)]
-    sums, layout, sizes = partial.workspace_for(splits, out), p.layout, (p.rows, p.columns)
-    if config.swapped:
-        a, b, layout, sizes = b, a, "".join("nt"[c == "n"] for c in p.layout[::-1]), sizes[::-1]
+    sums = partial.workspace_for(splits, out)
+    layout, a, b, sizes = _placed(config, p, a, b)
     down, across = ceil_div(sizes[0], config.rows), ceil_div(sizes[1], config.columns)
     down = round_up(down, 1 + config.paired)
     sizes = map(np.int32, (*sizes, p.depth, splits, ROW_GROUP))

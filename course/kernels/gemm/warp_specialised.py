@@ -156,6 +156,7 @@ def gemm(
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
     store_sums = epilogue.store_epilogue(element, activation, biased, added, TILE_N, BOX, norm)
     fetch_bias, keep_bias = epilogue.bias_of(TILE_N, biased, norm, not by_threads)
+    fetch_two, store_columns = epilogue.store_columns(element, activation, biased, TILE_N)
     read_sums, deviations, write_sums = epilogue.row_sums(norm)
     NORMED, COUNTS, KEPT, BIAS = norm.parts > 0, norm.counts, norm.kept, config.tiled // 4
     store_partial = partial_store(TILE_N, swapped) if partial else store_nothing
@@ -186,22 +187,29 @@ def gemm(
         elif lane == 0:
             consumer_release(empty, index)
 
+    @cuda.jit(device=True, forceinline=True)
+    def corner_of(row, column, box):
+        c = int32(column + 16 * min(4 * box, LAST))
+        return (c, int32(row)) if swapped else (int32(row), c)
+
     # a tensor map goes to no function that is called
     @cuda.jit(device=True, inline="always")
     def store_box(out, other, tiles, local, box, mine, place, t, size, bias, own_sums):
         row, column, seen = place
         high = int32(16 * (t >> 5 & 3))  # the warp's first row
-        line = int32(mine + (high + (t & 15)) * 64)
-        at = int32(BIAS + PAIR * TILE_N * (t >> 7))
-        store_sums(tiles, local, box, line, column, t, size[1], bias, at, own_sums, seen)
+        if swapped:
+            store_columns(tiles, local, box, int32(mine + box * BOX), t, own_sums)
+        else:
+            line = int32(mine + (high + (t & 15)) * 64)
+            at = int32(BIAS + PAIR * TILE_N * (t >> 7))
+            store_sums(tiles, local, box, line, column, t, size[1], bias, at, own_sums, seen)
         if by_threads:
             cuda.syncwarp()
             first, begin = int32(row + high), int32(column + 16 * min(4 * box, LAST))
             line = int32((mine + box * BOX + 64 * high) >> 1)
             store_by_threads(out, other, line, box, first, begin, t, size[0], size[1])
         elif store_by_box and ready(int32(t >> 7), t & 127 == 0):
-            corner = row, int32(column + 16 * min(4 * box, LAST))
-            tma_store(out, corner, tiles, int32(mine + box * BOX))
+            tma_store(out, corner_of(row, column, box), tiles, int32(mine + box * BOX))
             commit_stores()
 
     @cuda.jit(device=True, forceinline=True)
@@ -326,7 +334,10 @@ def gemm(
                             release(empty, last, lane)
                         last = stage
                         stage, phase = advance(stage, phase)
-                four = fetch_bias(bias, column, columns, t)  # while the last product runs
+                if swapped:
+                    four = fetch_two(bias, row, rows, t)
+                else:
+                    four = fetch_bias(bias, column, columns, t)  # while the last product runs
                 if NORMED:
                     read_sums(totals, own_sums, int32(row + high_row), int32(rows), lane)
                 sums = wgmma_sums(sums)
@@ -343,7 +354,10 @@ def gemm(
                 else:
                     if by_threads:
                         named_barrier(int32(1 + who), GROUP)  # the results before have been read
-                    keep_bias(kept, int32(BIAS + PAIR * TILE_N * who), t, four)
+                    if swapped:
+                        own_sums[0], own_sums[1] = four[0], four[1]
+                    else:
+                        keep_bias(kept, int32(BIAS + PAIR * TILE_N * who), t, four)
                     if NORMED:
                         deviations(own_sums, int32(depth), lane)
                     if COUNTS:
@@ -369,7 +383,7 @@ def gemm(
                         store_box(out, other, tiles, local, 3, mine, place, t, size, kept, own_sums)
                     if not (store_by_box or by_threads) and ready(who, leader):
                         for p in range(BOXES):
-                            corner = (row, int32(column + 16 * min(4 * p, LAST)))
+                            corner = corner_of(row, column, p)
                             tma_store(out, corner, tiles, int32(mine + BOX * p))
                         commit_stores()
                     first = int32(tile_row * TILE_M)

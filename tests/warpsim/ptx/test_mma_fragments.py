@@ -49,13 +49,16 @@ def test_ldmatrix(trans):
     assert loads.wavefronts == 4 * 2  # each matrix is one pass
 
 
-def test_stmatrix():
+@pytest.mark.parametrize("trans", ["", "_trans"])
+def test_stmatrix(trans):
+    store = getattr(ptx, f"stmatrix4{trans}")
+
     @cuda.jit
     def kernel(words, out):
         tile = cuda.shared.array((32, 8), uint16)
         t = cuda.threadIdx.x
         four = words[t, 0], words[t, 1], words[t, 2], words[t, 3]
-        ptx.stmatrix4(tile, (t, 0), four)
+        store(tile, (t, 0), four)
         cuda.syncthreads()
         for e in range(8):
             out[t, e] = tile[t, e]
@@ -68,7 +71,7 @@ def test_stmatrix():
         for lane in LANES:
             for e in range(2):
                 matrix[lane // 4, 2 * (lane % 4) + e] = words[lane, i] >> 16 * e & 0xFFFF
-        assert np.array_equal(out[8 * i : 8 * i + 8], matrix)
+        assert np.array_equal(out[8 * i : 8 * i + 8], matrix.T if trans else matrix)
 
 
 def test_a_product_of_bfloat16():

@@ -41,9 +41,9 @@ def test_products_of_copies_are_right(seed, swapped):
     rng = np.random.default_rng(seed)
     rows, columns, depth, layout, element = drawn(rng, (200, 140), 400)
     boxes = layout != "nt" and (layout, swapped) != ("nn", True)
-    wide = int(rng.choice([64, 128, 192, 256])) if boxes else 112
+    wide = 16 * int(rng.integers(1, 17))
     waves = 1 + 2 * (seed % 3 > 0)
-    config = partial_tile(1 + seed % 2, wide, waves, swapped)._replace(stages=2)
+    config = partial_tile(1 + seed % 3, wide, waves, swapped, boxed=boxes)._replace(stages=2)
     its = Product(rows, columns, depth, layout, element, seed=seed)
     splits = min(1 + seed % 3, ceil_div(depth, 64))
     its.check(half.partial_launches(config, splits, its.problem, *its.arrays))
@@ -55,26 +55,43 @@ def test_products_of_copies_are_right(seed, swapped):
 def test_results_may_begin_anywhere(seed, waves):
     rng = np.random.default_rng([seed, waves])
     *sizes, layout, element = drawn(rng, (200, 300), 200)
-    wide = int(rng.choice([64, 128, 256] if layout != "nt" else [80, 144, 256]))
-    tile = staged_config(1 + seed % 2, wide, waves)._replace(by_threads=True, stages=2)
+    more = {"by_threads": True, "boxed": layout != "nt"}
+    tile = staged_config(1 + seed % 3, 16 * int(rng.integers(4, 13)), waves, **more)
+    tile = tile._replace(stages=2)
     its = Product(*sizes, layout, element, seed=seed, biased=True)
     its.check(half.partial_launches(tile, 1, its.problem, *its.arrays))
 
 
 @pytest.mark.drawn(3)
-@pytest.mark.parametrize("kind", ["stored", "threads", "partial", "added"])
+@pytest.mark.parametrize("kind", ["stored", "swapped", "threads", "partial", "added"])
 @pytest.mark.parametrize("seed", range(3))
 def test_pairs_of_blocks_share_tiles_of_b(seed, kind):
     rng = np.random.default_rng([seed, len(kind)])
     layout, waves = ("nn", "nt", "tn")[seed], 1 + 2 * int(rng.integers(2))
     sizes = (8 * int(rng.integers(*its)) for its in ((5, 60), (5, 50), (3, 30)))
-    wide = int(rng.choice([128, 192, 256] if layout != "nt" else [80, 144, 256]))
-    tile = staged_config(1 + int(rng.integers(2)), wide, waves, kind == "added")
+    swapped = kind == "swapped"
+    boxed = layout == "tn" or (layout == "nn" and not swapped)
+    wide, more = 16 * int(rng.integers(5, 13)), {"paired": True, "boxed": boxed}
+    tile = staged_config(1 + int(rng.integers(3)), wide, waves, kind == "added", **more)
     if kind == "partial":
-        tile = partial_tile(tile.consumers, wide, waves)
-    tile = tile._replace(paired=True, stages=2, by_threads=kind == "threads")
+        tile = partial_tile(tile.consumers, wide, waves, **more)
+    tile = tile._replace(stages=2, by_threads=kind == "threads", swapped=swapped)
     its = Product(*sizes, layout, seed=seed, added="residual" if kind == "added" else "")
     its.check(half.partial_launches(tile, 1 + (kind == "partial"), its.problem, *its.arrays))
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("waves", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_results_of_factors_in_changed_places_are_stored_transposed(seed, waves):
+    rng = np.random.default_rng([seed, waves])
+    layout, consumers = ("nn", "nt", "tn")[seed], 1 + int(rng.integers(3))
+    rows, columns, depth = (8 * int(rng.integers(*its)) for its in ((5, 50), (5, 60), (3, 30)))
+    how = {"swapped": True, "boxed": layout == "tn"}
+    tile = staged_config(consumers, 16 * int(rng.integers(4, 13)), waves, **how)
+    element = str(rng.choice(list(ELEMENTS)))
+    its = Product(rows, columns, depth, layout, element, seed=seed, biased=True)
+    its.check(half.partial_launches(tile._replace(stages=2), 1, its.problem, *its.arrays))
 
 
 def test_sums_of_an_odd_number_of_columns_are_stored_in_pairs():
