@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
-from functools import partial
+from functools import cache
 from numbers import Real
 from typing import Any
 
@@ -140,56 +140,45 @@ def call_once(exercise: FunctionExercise, number: int, answer: Any, *, causes: b
             raise Failure("wrong-result", sentence)
         return
     expected = call_with_named(exercise.reference, before)
-    others = partial(_wrong_elsewhere, exercise, number, _OtherCases(exercise, answer))
-    elsewhere = others if causes else lambda keys: ()
+    elsewhere = _others(exercise, number, answer) if causes else lambda keys: ()
     _compare_values(exercise, "the result", _on_host(result), expected, before, elsewhere)
 
 
-class _OtherCases:
-    """What an answer returns in other cases than the one that is judged, each called once."""
+def _others(
+    exercise: FunctionExercise, number: int, answer: Callable[..., Any]
+) -> Callable[[tuple], Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]]:
+    """What finds, at the keys of a result, what an answer returns in other cases that fail.
 
-    def __init__(self, exercise: FunctionExercise, answer: Callable[..., Any]) -> None:
-        self._exercise, self._answer = exercise, answer
-        self._values: dict[int, Any] = {}
-        self._ends = True
+    With what is right and where it is wrong. Each case is called once, none after one without end.
+    """
 
-    def value(self, number: int) -> Any:
-        """Return the value; raise what the answer raised, and OutOfTime once it has not ended."""
-        if number not in self._values:
-            if not self._ends:
-                raise OutOfTime
+    @cache
+    def results() -> list[tuple[dict[str, Any], Any]]:
+        found = []
+        for other in (n for n in range(len(exercise.cases)) if n != number):
             try:
                 with time_limit(SECONDS_ELSEWHERE):
-                    value = value_of(self._exercise, number, self._answer)
+                    value = value_of(exercise, other, answer)
             except OutOfTime:
-                self._ends = False
-                raise
-            except (Exception, SystemExit) as error:
-                value = error
-            self._values[number] = value
-        if isinstance(self._values[number], BaseException):
-            raise self._values[number]
-        return self._values[number]
-
-
-def _wrong_elsewhere(
-    exercise: FunctionExercise, number: int, others: _OtherCases, keys: tuple[Any, ...]
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """What an answer returns, what is right, and where it is wrong, in other cases that fail."""
-    for other in range(len(exercise.cases)):
-        arguments = exercise.arguments(other)
-        with contextlib.suppress(Exception, SystemExit, OutOfTime):  # another fault
-            if other == number:
+                break
+            except (Exception, SystemExit):  # another fault
                 continue
-            got, right = others.value(other), call_with_named(exercise.reference, arguments)
-            for key in keys:
-                got, right = got[key], right[key]
-            got, right = np.asarray(got), np.asarray(right)
-            if got.shape != right.shape:
-                continue
-            wrong = wrong_elements(got, right, _allowed(exercise, arguments, right))
-            if wrong.any():
-                yield got, right, wrong
+            found.append((exercise.arguments(other), value))
+        return found
+
+    def elsewhere(keys: tuple[Any, ...]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        for arguments, got in results():
+            with contextlib.suppress(Exception):  # it has no such keys, or no numbers there
+                right = call_with_named(exercise.reference, arguments)
+                for key in keys:
+                    got, right = got[key], right[key]
+                got, right = np.asarray(got), np.asarray(right)
+                if got.shape == right.shape:
+                    wrong = wrong_elements(got, right, _allowed(exercise, arguments, right))
+                    if wrong.any():
+                        yield got, right, wrong
+
+    return elsewhere
 
 
 def _allowed(exercise: FunctionExercise, arguments: Mapping[str, Any], right: np.ndarray) -> Any:
@@ -286,7 +275,8 @@ def _compare_values(
         values = values.astype(np.float64)  # Fraction and others that are exact
     if values.dtype.kind not in "fiubc":
         kind = type(got).__name__
-        raise Failure("wrong-result", f"{name} is a {kind}, not numbers: {brief(got, 80)}.")
+        said = " Write `return` in place of `yield`." if kind == "generator" else ""
+        raise Failure("wrong-result", f"{name} is a {kind}, not numbers: {brief(got, 80)}.{said}")
     if values.shape != right.shape:
         swapped = values.shape == right.shape[::-1]
         extra = " Rows and columns are swapped." if swapped and right.ndim == 2 else ""
@@ -343,9 +333,9 @@ class OutOfTime(BaseException):
     """Raised in the thread that works; no ``except Exception`` of an answer takes it."""
 
 
-def _raise_in(thread: int, error: type[BaseException]) -> None:
-    """Raise an exception in a thread between two of its instructions."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+def _raise_in(thread: int) -> None:
+    """Raise it in a thread between two of its instructions."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(OutOfTime))
 
 
 def _take(worker: int) -> None:
@@ -355,7 +345,7 @@ def _take(worker: int) -> None:
     traced from then on never begins: so another takes its place and is raised here.
     """
     with contextlib.suppress(OutOfTime):
-        _raise_in(worker, OutOfTime)
+        _raise_in(worker)
         while True:
             pass
 
@@ -372,7 +362,7 @@ def time_limit(seconds: float) -> Iterator[None]:
         with lock:
             if not state["over"]:
                 state["raised"] = True
-                _raise_in(worker, OutOfTime)
+                _raise_in(worker)
 
     timer = threading.Timer(seconds, stop)
     timer.daemon = True

@@ -7,7 +7,7 @@ from typing import Any
 
 from course.checks import verdicts
 from course.checks.cells import ShownInItsCell
-from course.checks.guesses import Rule, is_number, rule_for, shown
+from course.checks.guesses import Rule, rule_for, shown
 from course.checks.written_numbers import FORMS
 from warpsim.core.words import wrapped
 
@@ -58,8 +58,7 @@ class Prediction(_Said):
 class Outcome(_Said):
     """A guess beside what came out; shows itself.
 
-    `verdict` begins with ✓ or ✗; it is empty where there is nothing to judge. `factor` is
-    measured / predicted, where both are one number.
+    `verdict` begins with ✓ or ✗; it is empty where there is nothing to judge.
     """
 
     question: str
@@ -68,7 +67,6 @@ class Outcome(_Said):
     unit: str = ""
     how: str = HOW[0]
     verdict: str = ""
-    factor: float | None = None
     note: str = ""
 
     @property
@@ -210,11 +208,7 @@ class Predictor:
             verdict = "✗" if undeclared else ""
             note = "" if undeclared else f"Your guess: {misread(guess, rule)}."
             return Outcome(question, guess, measured, unit, how, verdict, note=note)
-        verdict = rule.judged(read, measured)
-        factor = None
-        if is_number(read) and is_number(measured) and read != 0:
-            factor = float(measured) / read
-        return Outcome(question, read, measured, unit, how, verdict, factor)
+        return Outcome(question, read, measured, unit, how, rule.judged(read, measured))
 
     def forget(self) -> None:
         """Drop all guesses of the session, and how they are judged."""

@@ -66,16 +66,13 @@ class Source:
 
     def __init__(self, exercise: Exercise, answer: Any) -> None:
         self.function = plain_function(answer)
-        self.starts: dict[str, int] = {}  # the line of each `def` in the whole text
+        self.of: Text | None = None  # None where there is no text
         self.text, self._number = "", 0
-        if not self._has_text():
-            return
-        of = Text(self.text, self.function.__name__, isinstance(exercise, KernelExercise))
-        self.of, reach = of, names_in_reach(self.function)
-        of.numbers = numbers_in(reach)
-        names = [argument.arg for argument in of.whole.args.args]
-        of.given = dict(zip(names, exercise.arguments(0).values(), strict=False))
-        self.starts = {n.name: n.lineno for n in of.tree.body if isinstance(n, ast.FunctionDef)}
+        if self._has_text():
+            of = Text(self.text, self.function.__name__, isinstance(exercise, KernelExercise))
+            self.of, of.numbers = of, numbers_in(names_in_reach(self.function))
+            names = [argument.arg for argument in of.whole.args.args]
+            of.given = dict(zip(names, exercise.arguments(0).values(), strict=False))
 
     def _has_text(self) -> bool:
         """Whether the text is there and is that of functions alone; sets it."""
@@ -140,7 +137,7 @@ class Trial:
         self.exercise, self.source, self.cases = exercise, Source(exercise, answer), []
         sizes = [_size(exercise, number) for number in range(len(exercise.cases))]
         order = sorted(range(len(sizes)), key=sizes.__getitem__)
-        for number in order if self.source.starts else []:
+        for number in order if self.source.of else []:
             self.ran, self.size = _Lines(self.source.file), sizes[number]
             if not _is_right(exercise, number, answer, self.ran):
                 self.cases = [number, *(other for other in order if other != number)]
@@ -204,8 +201,9 @@ def _some(changes: Iterable[Edit], most: int) -> Iterator[Edit]:
     """So many changes, each once."""
     seen: set[tuple] = set()
     for node, new in changes:
-        key = node, new.strip("()")
-        if key not in seen and len(seen) < most:
+        if len(seen) >= most:
+            return
+        if (key := (node, new.strip("()"))) not in seen:
             seen.add(key)
             yield node, new
 
@@ -344,8 +342,10 @@ class _Aligned:
                         for node, other in self._smaller(head, right):
                             if node in placed and not isinstance(node, ast.Slice):
                                 yield node, self.text(other)
-                elif self._same_bodies(a, b) and _alike(unparse(a), self.text(b)):
-                    yield a, self.text(b)
+                elif self._same_bodies(a, b):
+                    texts = unparse(a), self.text(b)
+                    if difflib.SequenceMatcher(None, *texts, autojunk=False).ratio() > 0.6:
+                        yield a, texts[1]
             if tag in ("replace", "insert"):
                 for b in new:
                     yield from self._missing(b)
@@ -418,10 +418,6 @@ def _without(statement: ast.stmt) -> str:
     return "\n".join(map(unparse, statement.body)) if isinstance(statement, ast.If) else "pass"
 
 
-def _alike(one: str, other: str) -> bool:
-    return difflib.SequenceMatcher(None, one, other, autojunk=False).ratio() > 0.6
-
-
 def _statements(function: ast.FunctionDef) -> list[ast.stmt]:
     """The statements within a function in the order of its text, without its docstring."""
     body = function.body[ast.get_docstring(function) is not None :]
@@ -473,7 +469,8 @@ def _described(source: Source, change: Edit) -> tuple[str, str, str, str]:
     if isinstance(node, ast.stmt):
         return where, old, *_of_statement(node, new, old)
     lines = [n for n in ast.walk(ast.parse(source.of.edited([change]))) if isinstance(n, ast.stmt)]
-    right = next(unparse(n) for n in lines if _begins(n) == _begins(statement)).split("\n")[0]
+    begins = statement.lineno, statement.col_offset
+    right = next(unparse(n) for n in lines if (n.lineno, n.col_offset) == begins).split("\n")[0]
     if source.text.split("\n")[statement.lineno - 1].lstrip().startswith("elif "):
         right = f"el{right}"
     many = sum(isinstance(each, ast.stmt) for each in ast.walk(whole)) > MOST_SHOWN
@@ -488,10 +485,6 @@ def _moved(node: ast.AST, new: str) -> ast.stmt | None:
         if new.startswith(unparse(node).split("\n")[0]) and new.endswith(f"\n{unparse(last)}"):
             return last
     return None
-
-
-def _begins(node: ast.stmt) -> tuple[int, int]:
-    return node.lineno, node.col_offset
 
 
 def _statement(of: Text, node: ast.AST) -> ast.stmt:

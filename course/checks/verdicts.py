@@ -108,7 +108,7 @@ class Verdict:
             if step <= earlier:
                 lines.append(line)
             else:
-                left = left or MORE[0 if earlier == 0 else 1]
+                left = left or MORE[earlier > 0]
         return replace(self, message="\n".join([*lines, left] if left else lines))
 
     @property
@@ -188,7 +188,7 @@ def brief(value: Any, longest: int = 60) -> str:
     >>> brief([1000, 2000, 3000], longest=12)
     '[1000, 2000…'
     """
-    text = repr(value)
+    text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))  # another one each time
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 

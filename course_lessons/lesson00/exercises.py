@@ -131,6 +131,7 @@ LessonKernel.declare(
     hints={
         "unwritten-output": "cuda.threadIdx.x starts again at 0 in every block. "
         "cuda.grid(1) counts over all blocks. And it is out[i] = ..., with an index.",
+        "wrong-result": "Each thread stores its number in the grid where that says: out[i] = i.",
     },
 )
 

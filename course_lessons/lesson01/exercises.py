@@ -133,6 +133,7 @@ LessonKernel.declare(
     tolerance=Tolerance(1, "one float32 sum rounds once"),
     forbidden={"uncoalesced"},
     hints={
+        "wrong-result": "Each pixel of out is the sum of the two in its place, and no more.",
         "out-of-bounds": "Guard each with its own axis of out.shape: a row is below shape[0], a "
         "column below shape[1], and a pixel is inside where both hold.",
         "unwritten-output": "Is x the column, as in column, row = cuda.grid(2)? "

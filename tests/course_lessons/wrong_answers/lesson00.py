@@ -67,7 +67,7 @@ wrong("unwritten-output", "out[4]", "all 3 blocks do the same")({"grid(1)": "thr
 wrong("out-of-bounds", "writes out[8]", "size 8", "Thread (7, 0, 0)")(
     {")\n    out": ") + 1\n    out"}
 )
-wrong("wrong-result", "An index is off by one", "out[0] is 1, right is 0")({"] = i": "] = i + 1"})
+wrong("wrong-result", "An index is off by one", "where that says")({"] = i": "] = i + 1"})
 wrong("uninitialised-read", "Store the result with `=`")({"] = i": "] += i"})
 wrong("wrong-result", "out[4] is 0, right is 4")({"] = i": "] = cuda.threadIdx.x"})
 wrong("wrong-result")({"] = i": "] = min(i, 2399)"})  # the largest index of the listed cases

@@ -34,6 +34,7 @@ right("return math.ceil(rows * columns / (rows + columns + 1)) - 1")
 
 wrong, right = answers_to("energy-rank")
 wrong("wrong-shape", "one number, k")({"energy =": "return"})
+wrong("wrong-result", "`return` in place of `yield`", "energy_rank>")({"return": "yield"})
 wrong("wrong-result", "result is 1, right is 2")({"share *": "(share - 1e-6) *"})
 right(
     {
