@@ -38,7 +38,7 @@ wrong("out-of-bounds", "photo[37, 4]", "Line 5 decides", "37 x 5")(
     {"inside and row < out.shape[0]": "inside"}
 )
 wrong("out-of-bounds", "photo[37, 4]")({"row < out": "row <= out"})
-wrong("unwritten-output", "lets all of them pass")({"row < out.shape[0]": "row < out.shape[0] - 1"})
+wrong("unwritten-output", "Each pixel of out needs its thread")({"row < out.shape[0]": "row < out.shape[0] - 1"})
 right({"inside and row < out.shape[0]": "inside & (row < photo.shape[0])"})
 
 # --- rebuild ---------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ wrong("unwritten-output", "out[4]", "all 3 blocks do the same")({"grid(1)": "thr
 wrong("out-of-bounds", "writes out[8]", "size 8", "Thread (7, 0, 0)")(
     {")\n    out": ") + 1\n    out"}
 )
-wrong("wrong-result", "An index is off by one", "where that says")({"] = i": "] = i + 1"})
+wrong("wrong-result", "An index is off by one", "out[0] is 1, right is 0")({"] = i": "] = i + 1"})
 wrong("uninitialised-read", "Store the result with `=`")({"] = i": "] += i"})
 wrong("wrong-result", "out[4] is 0, right is 4")({"] = i": "] = cuda.threadIdx.x"})
 wrong("wrong-result")({"] = i": "] = min(i, 2399)"})  # the largest index of the listed cases

@@ -48,7 +48,7 @@ wrong, right = answers_to("shift-right")
 wrong("negative-index|wrong-result", "x[i - 1] is x[-1]|x[-1] would be the last element")(
     {" == 0:\n        out[0] = 0\n    elif i": ""}
 )
-wrong("unwritten-output", "out[0]", "out[0], which alone")(
+wrong("unwritten-output", "out[0]", "Each element needs a value")(
     {"i == 0:\n        out[0] = 0\n    elif": "0 <"}
 )
 wrong("wrong-result", "Line 4 decides")({"0] = 0": "i] = x[0]"})
