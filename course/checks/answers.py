@@ -259,10 +259,11 @@ def refuse_borrowed(answer: Any, exercise: Exercise) -> None:
         if id(value) in seen:
             continue
         seen.add(id(value))
-        module = value.__name__ if isinstance(value, ModuleType) else _module_of(own or value)
-        if JUDGING.match(module) or _code(value) in solutions:
+        module = getattr(own or value, "__module__", None) or type(value).__module__
+        judges = JUDGING.match(str(value.__name__ if isinstance(value, ModuleType) else module))
+        if judges or _code(value) in solutions:
             is_it = "is" if value is answer else f"uses `{name}`, which is"
-            kind = "part of what judges it" if JUDGING.match(module) else "a solution of the course"
+            kind = "part of what judges it" if judges else "a solution of the course"
             raise Failure(
                 "borrowed",
                 f"Your answer {is_it} {kind}: write what the exercise asks for yourself.",
@@ -273,11 +274,6 @@ def refuse_borrowed(answer: Any, exercise: Exercise) -> None:
 
 def _code(value: Any) -> int:
     return id(getattr(plain_function(value), "__code__", value))
-
-
-def _module_of(value: Any) -> str:
-    of_value = getattr(value, "__module__", None) or type(value).__module__
-    return of_value if isinstance(of_value, str) else ""
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -72,7 +72,9 @@ class Rule:
         """What is asked for: "a number", "two numbers", '"yes" or "no"'."""
         if self.choices:
             return listed(self.choices)
-        return "a number" if self.numbers == 1 else f"{how_many(self.numbers)} numbers"
+        few = self.numbers < len(COUNTED_WORDS)
+        many = COUNTED_WORDS[self.numbers] if few else self.numbers
+        return "a number" if self.numbers == 1 else f"{many} numbers"
 
     @property
     def example(self) -> str:
@@ -249,11 +251,6 @@ def listed(choices: tuple[str, ...]) -> str:
     """Choices as text, in quotes: "yes" or "no"."""
     *others, last = (f'"{choice}"' for choice in choices)
     return f"{', '.join(others)} or {last}" if others else last
-
-
-def how_many(number: int) -> str:
-    """A small number in words."""
-    return COUNTED_WORDS[number] if number < len(COUNTED_WORDS) else str(number)
 
 
 def margin(within: float) -> str:

@@ -12,7 +12,6 @@ import importlib.util
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -102,7 +101,8 @@ def _add(function: FunctionType, parts: dict[str, str], called: str) -> None:
         raise CannotKeep("is no def")
     parts[called] = ""  # one that calls itself is not begun again
     space = function.__globals__
-    for name in _names(tree):
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    for name in (node.id for node in names if isinstance(node.ctx, ast.Load)):
         if name not in space or name in parts:
             continue
         value = space[name]
@@ -113,12 +113,6 @@ def _add(function: FunctionType, parts: dict[str, str], called: str) -> None:
             parts[name] = _statement(name, value)
     del parts[called]
     parts[called] = text.strip()
-
-
-def _names(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            yield node.id
 
 
 def _statement(name: str, value: Any) -> str:

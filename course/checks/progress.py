@@ -337,8 +337,18 @@ def progress(lesson: int | None = None, *, clear: bool = False) -> Progress:
     OSError
         When the file cannot be deleted.
     """
+    global _trouble
     if clear:
-        _forget()
+        for its in (_records, _failed, _passed):
+            its.clear()
+        _trouble = None
+        if path := progress_file():
+            path.unlink(missing_ok=True)
+            texts = _text_of("").parent
+            for text in texts.glob("*.py"):
+                text.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # there is none, or something else is in it
+                texts.rmdir()
     latest, note = _known()
     declared = exercises()
     if lesson is not None and lesson not in {e.lesson for e in declared.values()}:
@@ -353,21 +363,6 @@ def progress(lesson: int | None = None, *, clear: bool = False) -> Progress:
             told = (entry.status, entry.kind, entry.answer) if entry else NOT_STARTED
             rows.append(Row(exercise.lesson, exercise.name, exercise.title, *told))
     if clear:
-        note = "All verdicts are forgotten"
-        note += f", and {_name(path)} is deleted." if (path := progress_file()) else "."
+        deleted = f", and {_name(path)} is deleted" if path else ""
+        note = f"All verdicts are forgotten{deleted}."
     return Progress(tuple(rows), tuple(text for text in (note, _trouble) if text))
-
-
-def _forget() -> None:
-    global _trouble
-    _records.clear()
-    _failed.clear()
-    _passed.clear()
-    _trouble = None
-    if path := progress_file():
-        path.unlink(missing_ok=True)
-        texts = _text_of("").parent
-        for text in texts.glob("*.py"):
-            text.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # there is none, or something else is in it
-            texts.rmdir()
