@@ -87,7 +87,8 @@ _is_compiling = torch.compiler.is_dynamo_compiling  # other tracers have modes
 _Guard = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "TensorGuards", None)
 if not hasattr(_forward_ad, "_current_level"):
     _Guard = None
-MOST_KNOWN, EACH_MISS = 8, 64  # of an operator in a thread; then one of 64 is replaced
+#: Sizes of the first tensor that a thread knows, calls of each; then one of 64 misses is learned.
+MOST_KNOWN, MOST_ALIKE, EACH_MISS = 64, 8, 64
 
 
 def _is_recorded(tensors: Sequence[Tensor | None]) -> bool | None:
@@ -192,7 +193,7 @@ class Operator:
 
         def call(tensors: tuple, options: tuple = ()) -> Any:
             if not _is_compiling():
-                for is_known, known_options, recorded, how in own.calls:
+                for is_known, known_options, recorded, how in own.calls.get(tensors[0].numel(), ()):
                     if known_options == options and is_known(*tensors):
                         if _function_modes() or _forward_ad._current_level >= 0:
                             break
@@ -219,10 +220,12 @@ class Operator:
 
     def _learn(self, tensors: Sequence[Tensor], options: tuple) -> None:
         """Know such tensors in this thread's next call."""
-        own = self.own
+        own, size = self.own, tensors[0].numel()
         own.misses += 1
-        full = len(own.calls) >= MOST_KNOWN and own.misses % EACH_MISS
-        if full or any(one is None for one in tensors):
+        alike, full = own.calls.get(size, []), len(own.calls) >= MOST_KNOWN
+        if own.misses % EACH_MISS and (len(alike) >= MOST_ALIKE or (full and not alike)):
+            return
+        if any(one is None for one in tensors):
             return
         facts = (reader_of(one)(one)[0] for one in tensors)
         plan = self.entry.plans.get((self.entry_options(*options), *facts))
@@ -231,7 +234,10 @@ class Operator:
             how, recorded = self._planned(plan, options), None
             if any(one.requires_grad for one in tensors):
                 recorded, _ = self._recorded(how, options)
-            own.calls = [*own.calls[1 - MOST_KNOWN :], (guard.check, options, recorded, how)]
+            if full and not alike:
+                own.calls.pop(next(iter(own.calls)))
+            known = guard.check, options, recorded, how
+            own.calls[size] = [*alike[1 - MOST_ALIKE :], known]
 
     def _planned(self, plan: Callable[..., Any], options: tuple) -> Callable[..., Any]:
         """A plan as a function of an operator's tensors."""
@@ -312,12 +318,12 @@ class Operator:
 
 
 class _Known(threading.local):
-    """What a thread knows of an operator's calls: guards of tensors, options, what is called where
-    a gradient may be wanted and is, what is called else.
+    """What a thread knows of an operator's calls, by the elements of the first tensor: guards of
+    tensors, options, what is called where a gradient may be wanted and is, what is called else.
     """
 
     def __init__(self) -> None:
-        self.calls: list[tuple[Callable[..., bool], tuple, Any, Callable[..., Any]]] = []
+        self.calls: dict[int, list[tuple[Callable[..., bool], tuple, Any, Callable]]] = {}
         self.misses = 0
 
 

@@ -37,8 +37,7 @@ Stream = Any
 
 LIBRARIES = "NumPy, CuPy, PyTorch or numba.cuda"
 MASKED = "{0} is a masked array, and kernels see no mask: fill what is masked first, {1}"
-MOST_PLANS = 512  # of an entry point; the oldest goes
-MOST_OWN = 32  # of a thread
+MOST_PLANS = 512  # of an entry point, the oldest goes; of a thread
 ALIGNMENT_MASK = 15  # of an address a plan knows these bits: where it lies in 16 bytes
 
 
@@ -283,7 +282,7 @@ class _Own(threading.local):
     def found(self, plans: dict[tuple, Callable[..., Any]], key: tuple) -> Callable[..., Any]:
         """The thread's plan of a key that it has none of; KeyError where nobody has one yet."""
         plan = plans[key]
-        if len(self.made) >= MOST_OWN:
+        if len(self.made) >= MOST_PLANS:
             self.made.clear()
         self.made[key] = plan = plan.own() if hasattr(plan, "own") else plan
         return plan

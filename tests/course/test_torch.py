@@ -197,7 +197,7 @@ def test_backward_of_a_layer_with_an_activation_is_one_call(monkeypatch):
     called = []
     for name in ("LAYER_NORM", "LAYER_NORM_BACKWARD", "ACTIVATION_GRADIENT"):
         operator = getattr(operators, name)
-        monkeypatch.setattr(operator.own, "calls", [])
+        monkeypatch.setattr(operator.own, "calls", {})
         noted = functools.partial(lambda name, now, *its: called.append(name) or now(*its), name)
         monkeypatch.setattr(operator, "now", functools.partial(noted, operator.now))
     given, ours, _ = OPERATORS["layer_norm, gelu"]
@@ -255,12 +255,27 @@ def test_tensors_that_are_known_are_treated_as_new_ones(seed):
                 if one.grad is not None:
                     most = 4 * rounding * max(1, right.grad.abs().max())
                     assert (one.grad.double() - right.grad).abs().max() <= most, told
-    assert 0 < len(operators.SOFTMAX.own.calls) <= operators.MOST_KNOWN
+    assert operators.SOFTMAX.own.calls
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_a_thread_knows_has_a_bound(seed, monkeypatch):
+    for name, most in (("MOST_KNOWN", 3), ("MOST_ALIKE", 2), ("EACH_MISS", 4)):
+        monkeypatch.setattr(operators, name, most)
+    monkeypatch.setattr(operators.ACTIVATION.own, "calls", {})
+    rng, known = np.random.default_rng(seed), operators.ACTIVATION.own
+    for number in range(60):
+        x = tensor(int(rng.integers(1, 7)), seed=number, grad=False)
+        name = rng.choice(["silu", "relu", "sigmoid"])
+        assert torch.allclose(operators.activation(x, name), operators._OWN[name](x), atol=1e-6)
+        sizes = [len(calls) for calls in known.calls.values()]
+        assert len(sizes) <= 3 and max(sizes, default=0) <= 2
+    assert len(sizes) == 3 and max(sizes) == 2
 
 
 def test_a_known_tensor_asks_nothing_but_its_plan(monkeypatch):
     for operator in (operators.SOFTMAX, operators.SOFTMAX_BACKWARD):
-        monkeypatch.setattr(operator.own, "calls", [])
+        monkeypatch.setattr(operator.own, "calls", {})
     x, leaf = tensor(5, 24, grad=False), tensor(5, 24, seed=1)
     wanted = operators.softmax(x)
     operators.softmax(leaf).backward(x)
