@@ -41,22 +41,22 @@ OPERATORS = {
     "layer_norm": (
         lambda: (tensor(ROWS, COLUMNS), tensor(COLUMNS, seed=1), tensor(COLUMNS, seed=2)),
         operators.layer_norm,
-        lambda x, g, b: F.layer_norm(x, (COLUMNS,), g, b),
+        lambda x, g, b: F.layer_norm(x, x.shape[-1:], g, b),
     ),
     "layer_norm, gelu": (
         lambda: (tensor(ROWS, COLUMNS), tensor(COLUMNS, seed=1), tensor(COLUMNS, seed=2)),
         lambda x, g, b: operators.layer_norm(x, g, b, activation="gelu"),
-        lambda x, g, b: F.gelu(F.layer_norm(x, (COLUMNS,), g, b)),
+        lambda x, g, b: F.gelu(F.layer_norm(x, x.shape[-1:], g, b)),
     ),
     "layer_norm, no factors": (
         lambda: (tensor(2, 3, 7),),
         operators.layer_norm,
-        lambda x: F.layer_norm(x, (7,)),
+        lambda x: F.layer_norm(x, x.shape[-1:]),
     ),
     "layer_norm, silu, no beta": (
         lambda: (tensor(2, 3, COLUMNS), tensor(COLUMNS, seed=1)),
         lambda x, g: operators.layer_norm(x, g, activation="silu"),
-        lambda x, g: F.silu(F.layer_norm(x, (COLUMNS,), g)),
+        lambda x, g: F.silu(F.layer_norm(x, x.shape[-1:], g)),
     ),
     "softmax": (
         lambda: (tensor(ROWS, COLUMNS),), operators.softmax, lambda x: F.softmax(x, -1)
@@ -121,61 +121,40 @@ def test_opcheck_finds_nothing(name, dtype):
 # --- small tensors --------------------------------------------------------------------------------
 
 MOST, ROWS_HANDED = 600, 40
-HANDED = [name for name in OPERATORS if name[:4] in ("laye", "soft", "gelu", "silu")]
+BOUNDS = {"MOST_HANDED": MOST, "FIRST_DEVICE": 0 if DEVICE == "cuda" else -1}
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_small_tensors_with_a_gradient_go_to_pytorchs_own(seed, monkeypatch):
     """Sizes around the bounds; without a GPU tensors of the host are taken for its own."""
-    monkeypatch.setattr(operators, "MOST_HANDED", MOST)
-    monkeypatch.setattr(operators, "MOST_ROWS", ROWS_HANDED)
-    monkeypatch.setattr(operators, "FIRST_DEVICE", 0 if DEVICE == "cuda" else -1)
+    for name, value in {**BOUNDS, "MOST_ROWS": ROWS_HANDED}.items():
+        monkeypatch.setattr(operators, name, value)
     rng, seen = np.random.default_rng(seed), set()
     for number in range(60):
-        name, columns = rng.choice(HANDED), int(rng.choice([1, 7, 8, 30]))
+        name, columns = rng.choice([*OPERATORS][:-1]), int(rng.choice([1, 7, 8, 30]))
+        first, ours, theirs = OPERATORS[name]
         dtype = getattr(torch, rng.choice(["float32", "float16", "bfloat16"]))
         rows = max(1, int(rng.choice([MOST // columns, ROWS_HANDED]) + rng.integers(-1, 2)))
-        recorded, contiguous = rng.random(2) < 0.8
-        given = [tensor(rows, columns, seed=number, grad=False, dtype=dtype)]
+        recorded, contiguous = (bool(one) for one in rng.random(2) < 0.8)
+        shapes = (rows, columns), *[(columns,)] * (len(first()) - 1)
+        given = [tensor(*its, seed=number, grad=False, dtype=dtype) for its in shapes]
         if not contiguous:
-            given = [given[0].T.contiguous().T]
-        if name[:4] == "laye":
-            count = 2 - name.count("no beta") - 2 * name.count("no factors")
-            given += [tensor(columns, seed=n, grad=False, dtype=dtype) for n in range(1, 1 + count)]
-        given = [one.requires_grad_(bool(recorded)) for one in given]
-        exact = [one.detach().double().requires_grad_() for one in given]
-        y, wanted = OPERATORS[name][1](*given), _own(name, *exact)
+            given[0] = given[0].T.contiguous().T
+        y = ours(*(one.requires_grad_(recorded) for one in given))
         few = rows <= ROWS_HANDED or name[:4] != "laye"
         handed = recorded and rows * columns <= MOST and given[0].is_contiguous() and few
         handed = handed and name not in ("layer_norm, gelu", "layer_norm, silu, no beta")
-        told = f"{number}: {name} {rows}x{columns} {dtype}, {contiguous=}, {recorded=}"
         kind = type(y.grad_fn).__name__
-        assert bool(y.requires_grad) == bool(recorded), told
-        assert (kind[-9:] == "Backward0") == handed, f"{told}: {kind}"
-        seen.add((name, bool(handed)))
-        rounding = 4e-5 if dtype == torch.float32 else 2**-7 if dtype == torch.bfloat16 else 2**-10
-        assert torch.allclose(y.double(), wanted, atol=rounding, rtol=rounding), told
-        if recorded:
-            dy = tensor(rows, columns, seed=9, dtype=dtype, grad=False)
-            y.backward(dy)
-            wanted.backward(dy.double())
-            for one, right in zip(given, exact, strict=True):
-                most = 8 * rounding * max(1, right.grad.abs().max())
-                assert (one.grad.double() - right.grad).abs().max() <= most, told
+        told = f"{number}: {name} {rows}x{columns} {dtype}, {contiguous=}, {recorded=}, {kind}"
+        assert y.requires_grad == recorded and (kind[-9:] == "Backward0") == handed, told
+        check(given, y, theirs, told)
+        seen.add((name, handed))
     assert len(seen) >= 10
 
 
-def _own(name, x, *factors):
-    """PyTorch's own of an operator, of any number of columns."""
-    if name[:4] == "laye":
-        x = F.layer_norm(x, x.shape[-1:], *factors)
-        return F.gelu(x) if "gelu" in name else F.silu(x) if "silu" in name else x
-    return OPERATORS[name][2](x)
-
-
 def test_what_pytorch_refuses_or_does_otherwise_is_not_handed_over(monkeypatch):
-    monkeypatch.setattr(operators, "MOST_HANDED", MOST)
-    monkeypatch.setattr(operators, "FIRST_DEVICE", 0 if DEVICE == "cuda" else -1)
+    for name, value in BOUNDS.items():
+        monkeypatch.setattr(operators, name, value)
     x = tensor(3, 8)
     for refused, match in {
         lambda: operators.softmax(x.double()): "x holds float64",
@@ -224,6 +203,22 @@ AROUND = {
 }  # fmt: skip
 
 
+def check(given, y, theirs, told):
+    """A result, and the gradients that are recorded, beside PyTorch's in float64."""
+    exact = [one.detach().double().requires_grad_() for one in given]
+    wanted, rounding = theirs(*exact), 4e-5 if given[0].dtype == torch.float32 else 2**-7
+    assert torch.allclose(y.double(), wanted, atol=rounding, rtol=rounding), told
+    if y.requires_grad:
+        dy = tensor(*y.shape, seed=9, dtype=y.dtype, grad=False)
+        y.backward(dy)
+        wanted.backward(dy.double())
+        for one, right in zip(given, exact, strict=True):
+            assert (one.grad is None) != one.requires_grad, told
+            if one.grad is not None:
+                most = 4 * rounding * max(1, right.grad.abs().max())
+                assert (one.grad.double() - right.grad).abs().max() <= most, told
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_tensors_that_are_known_are_treated_as_new_ones(seed):
     rng = np.random.default_rng(seed)
@@ -237,24 +232,13 @@ def test_tensors_that_are_known_are_treated_as_new_ones(seed):
         with AROUND[around]() as context:
             y = ours(*given)
         told = f"{number}: {name} {tuple(y.shape)} {dtype} within {around}"
-        exact = [one.detach().double().requires_grad_() for one in given]
-        wanted, rounding = theirs(*exact), 4e-5 if dtype == torch.float32 else 2**-7
-        assert torch.allclose(y.double(), wanted, atol=rounding, rtol=rounding), told
+        check(given, y, theirs, told)
         recorded = around not in ("no_grad", "inference") and any(t.requires_grad for t in given)
         in_float32 = around == "autocast" and DEVICE == "cuda" and name[:4] in ("laye", "soft")
         assert y.dtype == (torch.float32 if in_float32 else dtype), told
         assert y.requires_grad == recorded, told
         assert y.is_inference() == (around == "inference"), told
         assert around != "mode" or "course::" in context.seen[0].name(), told
-        if recorded:
-            dy = tensor(*y.shape, seed=9, dtype=y.dtype, grad=False)
-            y.backward(dy)
-            wanted.backward(dy.double())
-            for one, right in zip(given, exact, strict=True):
-                assert (one.grad is None) != one.requires_grad, told
-                if one.grad is not None:
-                    most = 4 * rounding * max(1, right.grad.abs().max())
-                    assert (one.grad.double() - right.grad).abs().max() <= most, told
     assert operators.SOFTMAX.own.calls
 
 
