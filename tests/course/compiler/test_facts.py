@@ -94,14 +94,6 @@ def test_tells_compares_and_atomics_from_arithmetic():
     assert kinds == {"if x[i] > 0.1:": (1, 0), "cuda.atomic.add(total, 0, 1.0)": (0, 1)}
 
 
-@needs_compiler
-def test_moving_float64_values_is_no_float64_instruction():
-    facts = compiled(copy, (np.zeros(4), np.zeros(4)))
-    assert facts.float64_lines == ()
-    assert facts.load_widths == {"global": {"f64": 1}}
-    assert facts.store_widths == {"global": {"f64": 1}}
-
-
 # ------------------------------------------------------------------ device functions
 @needs_numba_cuda
 @BOTH
@@ -311,6 +303,7 @@ def test_loads_and_stores_are_as_wide_as_the_elements(dtype, width):
     for widths in (facts.load_widths, facts.store_widths):
         ((kind, count),) = widths["global"].items()
         assert (int(kind[1:]), count) == (width, 1)
+    assert facts.float64_lines == ()  # moving float64 values is no float64 instruction
 
 
 @needs_compiler
