@@ -101,9 +101,9 @@ def warps_of(size: int, shared: int, batch: int) -> int:
 MOST_PARTS = 8  # blocks that share a Gram matrix
 
 
-def gram_parts(pieces: int, batch: int) -> int:
-    """Blocks for one of `batch` Gram matrices that is a sum over so many pieces of rows."""
-    return min(pieces, ceil_div(2 * multiprocessors(), batch), MOST_PARTS)
+def gram_parts(tiles: int, batch: int) -> int:
+    """Blocks for one of `batch` Gram matrices that is a sum over so many tiles of rows."""
+    return min(tiles, ceil_div(2 * multiprocessors(), batch), MOST_PARTS)
 
 
 def gram_tile(size: int) -> tuple[int, int]:
