@@ -217,8 +217,8 @@ def make_sweep(size: int) -> Callable:
             store(memory, int32(base + n * threads + t), y[n])
         if t & 17 == 0:
             store(memory, int32(lengths + t // 2 - t // 32 * 8), b)
-        # where two of eight warps wait here, racecheck misses the block barriers that follow, also three
-        # in a row; in ten lines of CUDA C, too, where none of 4e10 reads was stale
+        # where two of eight warps wait here, racecheck misses the block barriers behind it, three
+        # in a row, too; so it does in ten lines of CUDA C, where none of 4e10 reads was stale
         named_barrier(int32(1), int32(threads))
         other = int32(t + 32 if t + 32 < threads else t + 32 - threads)
         for n in range(count):
