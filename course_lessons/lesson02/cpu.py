@@ -108,19 +108,10 @@ def start_processes(workers: int = 2) -> ProcessPoolExecutor:
 def reconstruct_processes(
     u: np.ndarray, s: np.ndarray, vt: np.ndarray, k: int, pool: ProcessPoolExecutor, parts: int = 2
 ) -> np.ndarray:
-    """Cut the image in groups of rows, one for each process of a pool.
+    """Cut the image in `parts` groups of rows, for the processes of a pool of `start_processes`.
 
     The processes share no memory: a group's rows of u, with s and vt, are copied to a process, and
     the rows that it rebuilt are copied back.
-
-    Parameters
-    ----------
-    u, s, vt, k
-        As for the other functions.
-    pool : ProcessPoolExecutor
-        As `start_processes` returns it.
-    parts : int
-        How many groups of rows.
     """
     groups = np.array_split(u[:, :k], parts)
     return np.vstack(list(pool.map(rebuild_band, groups, [s[:k]] * parts, [vt[:k]] * parts)))

@@ -21,6 +21,7 @@ from course import backend
 from course.checks.exercises import find_exercise
 from course.files import data_path
 from course.kernels.reconstruct.ladder import LADDER, SPLIT, ImageProblem
+from course.kernels.steps import configured, one_call
 from course.measure.occupancy import Occupancy, occupancy
 from course.measure.recorded import Figure, read
 from course.measure.recorded import recorded as find
@@ -361,18 +362,8 @@ def prepared(name: str, u: Any, s: Any, vt: Any, k: int, out: Any) -> Callable[.
 
     Memory for fragments lives as long as what is returned. Nothing is waited for.
     """
-    given = u, s, vt, k, out
     launches = LADDER.launches(u, s, vt, out, k=k, method=name)
-    kernels = [launch.configured() for launch in launches]
-    if len(launches) == 1:
-        return kernels[0]
-
-    def call(*others: Any) -> None:
-        there = dict(zip(map(id, given), others, strict=True))
-        for kernel, launch in zip(kernels, launches, strict=True):
-            kernel(*(there.get(id(one), one) for one in launch.arguments))
-
-    return call
+    return one_call(configured(launches), (u, s, vt, k, out))
 
 
 def own_rung(rows: int, columns: int) -> Any:
