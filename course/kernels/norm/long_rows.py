@@ -48,9 +48,6 @@ from warpsim.ptx import commit_copies, copy4_async, copy_async, wait_copies
 
 #: Blocks that have more rows than `FEW` begin in `PHASES` groups, `APART` ns after each other.
 FEW, PHASES, APART = 2, 8, 1000
-#: Accesses at a time. Loops over this one look idle: without them the compiler orders the same
-#: arithmetic otherwise, and the machine code is not the one that was measured.
-GROUP = 1
 BEHIND = 2  # accesses in flight, after which what has arrived is added up
 
 # --- rows that begin anywhere ---------------------------------------------------------------------
@@ -119,8 +116,6 @@ def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tu
     wide, unguarded, held = variant.wide, variant.unguarded, config.longest
     across, parts, pair = config.threads * wide, config.elements // wide, 2 * wide
     back, begin = BEHIND * across, parts % 2  # begin: of the two sets, the rest's first
-    exact = not variant.shifted  # else a last access may be fetched in vain: no register is left
-    reach = 2 * across if exact else across
 
     @cuda.jit(device=True)
     def added(some, shift, total, square):
@@ -144,18 +139,12 @@ def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tu
         mean, scale = scaling
         row, before = now
         following, next_before = then
-        here, column = int64(place), int64(int32(place + before))
-        next_column = int64(int32(place + next_before))
-        for g in range(GROUP):
-            load_at(rest, here + g * across, some, g * wide)
-        for g in range(GROUP):
-            result(some, g * wide, mean, scale, factors, (half + g) * pair)
-        for g in range(GROUP):
-            store_at(out, (row, column + (held + g * across)), some, g * wide)
+        here, column = int64(place), int64(int32(place + before)) + held
+        load_at(rest, here, some, 0)
+        result(some, 0, mean, scale, factors, half * pair)
+        store_at(out, (row, column), some, 0)
         if follows:
-            for g in range(GROUP):
-                column = next_column + (held + g * across)
-                copy4_async(rest, here + g * across, x, (following, column))
+            copy4_async(rest, here, x, (following, int64(int32(place + next_before)) + held))
 
     @cuda.jit(device=True)
     def catch_up(rest, some, first, place, shift, total, square):
@@ -175,20 +164,15 @@ def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tu
 
     @cuda.jit(device=True)
     def near_factors(gamma, beta, body, thread, weights, p, factors):
-        first = int64(thread) * wide
-        for g in range(GROUP):
-            part = p + g
-            if part < parts:
-                column = first + part * across
-                clamped = column if part < unguarded else min(column, int64(body - wide))
-                factors_at(gamma, beta, clamped + weights, factors, (p % 2 + g) * pair)
+        column = int64(thread) * wide + p * across
+        clamped = column if p < unguarded else min(column, int64(body - wide))
+        factors_at(gamma, beta, clamped + weights, factors, p % 2 * pair)
 
     @cuda.jit(device=True)
     def far_factors(gamma, beta, body, place, weights, factors, half):
         last = int32(body - (held + wide))
         column = int64(int32(min(place, last) + weights))
-        for g in range(GROUP):
-            factors_at(gamma, beta, column + (held + g * across), factors, (half + g) * pair)
+        factors_at(gamma, beta, column + held, factors, half * pair)
 
     @cuda.jit(device=True)
     def far(out, now, rest, some, first, body, length, factors, weights, scaling, gamma, beta,
@@ -196,7 +180,7 @@ def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tu
         """The results of the elements in shared memory."""
         total, square = float32(0), float32(0)
         place = first
-        while place + reach < length:
+        while place + across < length:  # at the end factors may be fetched in vain
             ahead = int32(place + across)
             far_factors(gamma, beta, body, ahead, weights, factors, 1 - begin)
             write(out, now, rest, some, factors, begin, place, scaling, x, then)
@@ -207,17 +191,9 @@ def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tu
             write(out, now, rest, some, factors, 1 - begin, place, scaling, x, then)
             total, square = catch_up(rest, some, first, place, shift, total, square)
             place = ahead
-        if exact and place + across < length:
-            ahead = int32(place + across)
-            far_factors(gamma, beta, body, ahead, weights, factors, 1 - begin)
+        upto = caught_up(first, place)
+        if place < length:
             write(out, now, rest, some, factors, begin, place, scaling, x, then)
-            total, square = catch_up(rest, some, first, place, shift, total, square)
-            upto = caught_up(first, ahead)
-            write(out, now, rest, some, factors, 1 - begin, ahead, scaling, x, then)
-        else:
-            upto = caught_up(first, place)
-            if place < length:
-                write(out, now, rest, some, factors, begin, place, scaling, x, then)
         return upto, total, square
 
     @cuda.jit(device=True)
@@ -227,27 +203,18 @@ def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tu
         row, before = now
         following, next_before = then
         start = int64(thread) * wide
-        for first_part in range(0, parts, GROUP):
-            if first_part + GROUP < parts:
-                near_factors(gamma, beta, body, thread, weights, first_part + GROUP, factors)
+        for p in range(parts):
+            if p + 1 < parts:
+                near_factors(gamma, beta, body, thread, weights, p + 1, factors)
             elif body > held:
                 far_factors(gamma, beta, body, int32(start), weights, factors, begin)
-            for g in range(GROUP):
-                p = first_part + g
-                if p < parts:
-                    result(values, p * wide, mean, scale, factors, (first_part % 2 + g) * pair)
-            for g in range(GROUP):
-                p = first_part + g
-                column = start + p * across
-                if p < unguarded or (p < parts and column < body):
-                    store_at(out, (row, column + before), values, p * wide)
+            result(values, p * wide, mean, scale, factors, p % 2 * pair)
+            column = start + p * across
+            if p < unguarded or column < body:
+                store_at(out, (row, column + before), values, p * wide)
             if follows:
-                for g in range(GROUP):
-                    p = first_part + g
-                    if p < parts:
-                        column = start + p * across
-                        clamped = column if p < unguarded else min(column, int64(body - wide))
-                        load_row(x, (following, clamped + next_before), values, p * wide)
+                clamped = column if p < unguarded else min(column, int64(body - wide))
+                load_row(x, (following, clamped + next_before), values, p * wide)
         return far(out, now, rest, some, first, body, length, factors, weights, scaling, gamma,
                    beta, x, then, values[0])  # fmt: skip
 
