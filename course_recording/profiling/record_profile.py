@@ -107,16 +107,10 @@ def run_nsight_compute(
     CountersNotRead
         When ncu fails or is not allowed to read counters; the message ends with what it said.
     """
-    metrics, left_out, options = wanted(), [], ("--subject", subject, "--shape", shape)
-    try:
-        found = nsight.counted(ncu, metrics.values(), MODULE, *options)
-    except CountersNotRead:
-        known = nsight.known_metrics(ncu)
-        left_out = [n for n, its in metrics.items() if known and its.split(".")[0] not in known]
-        if not left_out:
-            raise
-        asked = (its for name, its in metrics.items() if name not in left_out)
-        found = nsight.counted(ncu, asked, MODULE, *options)
+    metrics, known = wanted(), nsight.known_metrics(ncu)
+    left_out = [n for n, its in metrics.items() if known and its.split(".")[0] not in known]
+    asked = (its for name, its in metrics.items() if name not in left_out)
+    found = nsight.counted(ncu, asked, MODULE, "--subject", subject, "--shape", shape)
     return *found, left_out
 
 

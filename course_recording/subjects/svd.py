@@ -17,6 +17,7 @@ import numpy as np
 
 from course.images import images
 from course.kernels.svd import LADDER, RankSolver, Solver
+from course.measure import event_clock
 from course.measure.timing import Timing, timing_of
 
 SIZES = (64, 128, 256, 512)
@@ -117,19 +118,9 @@ def timed(call: Callable[[], Any], clock: Callable[[Callable[[], Any]], float]) 
     return timing_of(samples, first_call=first)
 
 
-def device_clock(cuda: Any) -> Callable[[Callable[[], Any]], float]:
+def device_clock(call: Callable[[], Any]) -> float:
     """Between two events around a call [ms]."""
-
-    def clock(call: Callable[[], Any]) -> float:
-        start, end = cuda.event(timing=True), cuda.event(timing=True)
-        cuda.synchronize()
-        start.record()
-        call()
-        end.record()
-        end.synchronize()
-        return float(cuda.event_elapsed_time(start, end))
-
-    return clock
+    return event_clock.clock().between_events(call)
 
 
 def host_clock(call: Callable[[], Any]) -> float:
@@ -168,7 +159,7 @@ def whole(bench: Any, kind: str, a: np.ndarray, steps: list[str]) -> None:
             wrong = [metric for metric, limit in LIMITS.items() if not found[metric] <= limit]
             if wrong:
                 raise ValueError(", ".join(f"{metric} {found[metric]:.2g}" for metric in wrong))
-            timing = timed(lambda s=solver: s(there, *factors), device_clock(bench.cuda))
+            timing = timed(lambda s=solver: s(there, *factors), device_clock)
         except Exception as problem:  # whatever it is, the others are still measured
             bench.fail(f"svd {kind} {name} {shape}", problem)
             continue
@@ -212,7 +203,7 @@ def beside(
                 continue
         try:
             there = load(a)
-            clock = host_clock if name == "numpy" else device_clock(bench.cuda)
+            clock = host_clock if name == "numpy" else device_clock
             timing = timed(lambda c=call, x=there: c(x), clock)
             found = accuracy(a[:JUDGED], tuple(back(x)[:JUDGED] for x in call(there)))
         except Exception as problem:  # a library that is broken in its own way
@@ -237,7 +228,7 @@ def largest(bench: Any, kind: str, a: np.ndarray) -> None:
             bench.failures.append(
                 f"{key} {shape}: {figures['above best']:.3f} times the best error"
             )
-        timing = timed(lambda s=solver: s(there, *factors), device_clock(bench.cuda))
+        timing = timed(lambda s=solver: s(there, *factors), device_clock)
         keep(bench, (key, f"{power} power steps", shape), timing, figures)
     if torch := bench.peer("torch"):
         tensor = torch.from_numpy(a).cuda()
@@ -245,7 +236,7 @@ def largest(bench: Any, kind: str, a: np.ndarray) -> None:
         def lowrank():
             return torch.svd_lowrank(tensor, q=64, niter=2)
 
-        timing = timed(lowrank, device_clock(bench.cuda))
+        timing = timed(lowrank, device_clock)
         u, s, v = (x.cpu().numpy()[:JUDGED] for x in lowrank())
         found = u[:, :, :RANK], s[:, :RANK], v[:, :, :RANK].swapaxes(1, 2)
         figures = {"above best": above_best(a[:JUDGED], found)} if judged else {}
