@@ -171,12 +171,8 @@ class Streams:
         there = [cuda.device_array(LARGE, np.uint8) for _ in hosts]
         streams = [cuda.stream() for _ in hosts]
 
-        def into(stream):
-            there[0].copy_to_device(hosts[0], stream=stream)
-
-        def out_of(stream):
-            there[1].copy_to_host(hosts[1], stream=stream)
-
+        into = functools.partial(there[0].copy_to_device, hosts[0])
+        out_of = functools.partial(there[1].copy_to_host, hosts[1])
         rates = []
         for name, copy in (("in", into), ("out", out_of)):
             copy(streams[0])
@@ -231,7 +227,8 @@ class Streams:
                     (f"meanwhile, {PACKERS} threads", by_threads),
                 ):  # fmt: skip
                     self.measured(case, name, batch, expected, queue=queue)
-            times = [clock(lambda: batch.load(*factors)) for _ in range(7)]
+            load, wait = functools.partial(batch.load, *factors), self.cuda.synchronize
+            times = [self.clocked(load, wait)[1] for _ in range(7)]
             timing = timing_of(times, bytes=2 * batch.bytes_in)
             shape = f"{IMAGES}x{SIZE}x{SIZE}x{RANK}"
             self.bench.row(case, "packing alone", shape, "float32", timing)
@@ -245,7 +242,8 @@ class Streams:
                 ("to memory in use", lambda: np.copyto(used, images)),
                 ("to fresh memory", images.copy),
             ):
-                timing = timing_of([clock(copy) for _ in range(5)], bytes=2 * images.nbytes)
+                times = [self.clocked(copy, self.cuda.synchronize)[1] for _ in range(5)]
+                timing = timing_of(times, bytes=2 * images.nbytes)
                 shape = f"{IMAGES}x{SIZE}x{SIZE}"
                 self.bench.row("images copied on", name, shape, "float32", timing)
 
@@ -368,10 +366,3 @@ def between(cuda, streams, copies, times=1):
         end.record(stream)
     cuda.synchronize()
     return [cuda.event_elapsed_time(start, end) / times for start, end in marks]
-
-
-def clock(call):
-    """Milliseconds of a call on the host."""
-    start = time.perf_counter()
-    call()
-    return (time.perf_counter() - start) * 1e3
