@@ -3,7 +3,7 @@
 >>> plan_for(layout, rows, columns, depth, blocks, aligned).method
 'thin'
 
-Times follow from what is counted, each with a factor: fitted to 1,700 plans of 500 drawn shapes, on
+Times follow from what is counted, each with a factor: fitted to 2,400 plans of 600 drawn shapes, on
 an H200, to 11 in a hundred.
 """
 
@@ -32,7 +32,7 @@ CLUSTERED = {2: 1, 4: 0.75}  # of the multiprocessors, that clusters can surely 
 TILE_CYCLES = 6  # that a tile takes besides its steps, for each of its columns
 ADD_CYCLES = 1000, 10  # to add the sums of a cluster's blocks: once, and bytes in a cycle
 SLOWER = 1.025  # a narrower tile than 256 is read more often
-SHARED = 0.75  # what is seen of shared memory's time, on an H200
+SEEN = 0.92  # of shared memory's time
 
 
 class GemmConfig(NamedTuple):
@@ -110,11 +110,6 @@ def staged_config(
     return config if fits else bare
 
 
-def step_cycles(consumers: int, wide: int, seen: float = SHARED) -> float:
-    """Of a step of a tile: the tensor cores' 2,048 multiplications a cycle, or shared memory's."""
-    return max(2 * consumers * wide, seen * (128 * consumers + wide * (consumers + 1)))
-
-
 @functools.lru_cache(maxsize=1024)
 def config_for(
     layout: str, rows: int, columns: int, depth: int, blocks: int,
@@ -123,8 +118,9 @@ def config_for(
     """The tile of a product, and how many blocks share its depth: one of `shared_by`.
 
     Counted are a block's cycles, which says better than the time below which of such tiles is best:
-    its tiles, times their steps, times what takes longest in a step: the tensor cores or shared
-    memory. TMA writes it once; each consumer reads its part of a, and all of b.
+    its tiles, times their steps, times what takes longest in a step: the tensor cores, of 2,048
+    multiplications a cycle, or shared memory. TMA writes it once; each consumer reads its part of
+    a, and all of b.
 
     Clusters lie in a part of the GPU each: pairs of multiprocessors are everywhere, of fours only
     three quarters are sure. Where blocks must share, there may be more clusters than that.
@@ -134,7 +130,9 @@ def config_for(
     def cycles(its: tuple[GemmConfig, int]) -> tuple:
         (config, splits), wide = its, its[0].columns
         tiles = ceil_div(rows, config.rows) * ceil_div(columns, wide)
-        step = step_cycles(config.consumers, wide, 0.92) * (SLOWER if wide < 256 else 1)
+        consumers = config.consumers
+        loads = SEEN * (128 * consumers + wide * (consumers + 1))
+        step = max(2 * consumers * wide, loads) * (SLOWER if wide < 256 else 1)
         found = ceil_div(ceil_div(depth, DEPTH), splits) * step + TILE_CYCLES * wide
         if splits > 1:
             given = 4 * config.rows * wide * (splits - 1) // splits
@@ -157,7 +155,7 @@ def config_for(
 MEGA = 1e-6
 #: Of a launch, more with barriers and tensor maps; few blocks begin beside the launch in front, as
 #: many as fill the GPU wait for it. Of one behind, which adds, of one that copies, and its bytes.
-LAUNCH, TILES, FULL, BEHIND, COPY, COPIED = 1.13, 0.33, 0.88, 1.64, 1.52, 0.496 * MEGA
+LAUNCH, TILES, FULL, BEHIND, COPY, COPIED = 1.13, 0.42, 0.88, 1.71, 1.55, 0.493 * MEGA
 WARPS = 5  # of a thin product that fill a multiprocessor
 #: Of "thin": what a warp waits for in a round, for an access, for one of two and shifted, for those
 #: of eight lines, and for a result at the end.
@@ -166,15 +164,16 @@ ROUND, ACCESS, SHIFT, EIGHT, FINISH = 0.204, 0.0119, 0.0587, 0.442, 2.26e-3
 BYTE, L2_BYTE, ISSUED, LEFT = 0.127 * MEGA, 0.047 * MEGA, 0.566e-3, 1.87e-4
 #: Of tiles by wgmma: a cycle of a step, a step, and where boxes lie outside of a factor, but for
 #: some columns; a column of a tile's end; of a pair of blocks.
-CYCLE, STEP, OUTSIDE, END, MET = 0.52e-3, 0.0242, 0.128, 7.43e-3, 0.449
+CYCLE, STEP, OUTSIDE, END, MET = 0.517e-3, 0.0275, 0.171, 6.56e-3, 0.278
+SHARED = 0.889  # of shared memory's time, what is seen beside the tensor cores'
 #: A byte that is copied to shared memory; how much more where 128 bytes of a row lie in two lines
 #: of L2, or begin between its sectors. Steps and copies overlap: the power of their norm.
-FETCHED, LINES, CROSSED, NORM = 0.0385 * MEGA, 0.634, 2.72, 1.5
-FAR, OF_SUMS, NEAR = 0.276 * MEGA, 0.237 * MEGA, 45e6  # a byte of memory; what lies in L2
-RESULT, BY_THREADS = 0.102 * MEGA, 0.636 * MEGA  # stored by TMA, or by threads
-NARROW, ROWS = 5.68e-3, 0.0273  # of few columns, a row that TMA stores; of threads, a tile's column
-ADDED = 1.03  # of a cluster's blocks
-FINISHED, SUMMED = 1.9 * MEGA, 1.62 * MEGA  # a result that is finished, a partial sum
+FETCHED, LINES, CROSSED, NORM = 0.0391 * MEGA, 0.66, 2.55, 1.5
+FAR, OF_SUMS, NEAR = 0.276 * MEGA, 0.238 * MEGA, 45e6  # a byte of memory; what lies in L2
+RESULT, BY_THREADS = 0.181 * MEGA, 0.78 * MEGA  # stored by TMA, or by threads
+NARROW, ROWS = 5.91e-3, 0.0265  # of few columns, a row that TMA stores; of threads, a tile's column
+ADDED = 1.5  # of a cluster's blocks
+FINISHED, SUMMED = 1.71 * MEGA, 1.78 * MEGA  # a result that is finished, a partial sum
 WORTH = 0.94  # of the time without a copy that TMA could do without
 SURE = 0.87  # of the time of what TMA stores at once, beside the others'
 
@@ -356,6 +355,7 @@ def _tiles(p: Sizes) -> Tiles:
         taken &= partial | (~swapped & (p.added | (splits == 1) & p.in_words))
     if not p.aligned[2] and p.added:
         taken &= partial
+    taken &= (wide >= 32) | ~_boxed(p, swapped)
     pays = (rows > high) & (wide >= 80) & (max(_lines(p)) > 1)
     taken &= pays | (paired == 0)
     return Tiles(*(its[taken] for its in (consumers, wide, swapped, paired > 0, splits, partial)))
@@ -408,14 +408,17 @@ def partial_plan(p: Sizes) -> Plan:
     What TMA does not take is copied, and what it reads slowly, if that pays.
     """
     its, plans = _tiles(p), []
-    ways = (
-        (False, True)[not aligned : 1 + (more > 1)] for aligned, more in zip(p.aligned, _lines(p))
-    )
+    ways = []  # neighbours along the depth are read by lines of a box, others side by side
+    for aligned, more, along in zip(p.aligned, _lines(p), (p.layout != "tn", p.layout == "nt")):
+        ways.append((False, True)[not aligned : 1 + (not aligned or (more > 1 and along))])
     for copied in itertools.product(*ways):
         times = _tile_times(p, its, copied)
         for n in np.argsort(times):
             config, splits = _tile(p, its, n)
-            if config.stages >= STAGES[0]:
+            # three warpgroups wait for the next tile's copies, where few are in flight
+            stored = config.own_results and not config.by_threads
+            enough = STAGES[0] + (stored and config.consumers == 3)
+            if config.stages >= enough:
                 plans.append(Plan(times[n].item(), "partial", config, splits, copied=copied))
                 break
     return min(plans, key=lambda plan: plan.time / WORTH ** (sum(plan.copied)))
