@@ -172,7 +172,7 @@ FETCHED, LINES, CROSSED, NORM = 0.0391 * MEGA, 0.66, 2.55, 1.5
 FAR, OF_SUMS, NEAR = 0.276 * MEGA, 0.238 * MEGA, 45e6  # a byte of memory; what lies in L2
 RESULT, BY_THREADS = 0.181 * MEGA, 0.78 * MEGA  # stored by TMA, or by threads
 NARROW, ROWS = 5.91e-3, 0.0265  # of few columns, a row that TMA stores; of threads, a tile's column
-ADDED = 1.5  # of a cluster's blocks
+ADDED, TOGETHER = 1.02, 1.05  # of a cluster's blocks, and how much longer they take
 FINISHED, SUMMED = 1.71 * MEGA, 1.78 * MEGA  # a result that is finished, a partial sum
 WORTH = 0.94  # of the time without a copy that TMA could do without
 SURE = 0.87  # of the time of what TMA stores at once, beside the others'
@@ -310,7 +310,8 @@ def _tile_times(p: Sizes, its: Tiles, copied: tuple[bool, bool] = (False, False)
     work += ~partial * stored
     copies = sum(2 * p.depth * side for side, copy in zip((p.rows, p.columns), copied) if copy)
     sums, far = partial * its.splits, np.where(partial, OF_SUMS, FAR)
-    return TILES + _launched(p, work, blocks, sums, far) + (copies > 0) * COPY + COPIED * copies
+    time = TILES + _launched(p, work, blocks, sums, far) + (copies > 0) * COPY + COPIED * copies
+    return time * np.where(~partial & (its.splits > 1), TOGETHER, 1)
 
 
 def _lines(p: Sizes) -> list[float]:
