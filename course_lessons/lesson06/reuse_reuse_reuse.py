@@ -262,10 +262,9 @@ for name in ("tiled", "column"):
 # 8×8 pixels in each thread: 16 reads for 64 FMA. A block of 256 threads, 16 across and 16 down,
 # then computes 128×128 pixels. Each sum needs a register, and so do the 16 numbers.
 #
-# `@cuda.jit(max_registers=128)` asks the compiler for 128 registers a thread at most. An SM has
-# 65,536: then two blocks of 256 threads fit on it, and while one waits at a barrier, the other one
-# works. If a thread needs more than it gets, the compiler **spills** sums to memory, in the
-# innermost loop. Avoid that always.
+# `@cuda.jit(max_registers=128)` asks the compiler for 128 registers a thread at most. An SM's 65,536
+# are then enough for two blocks, and while one waits at a barrier, the other one works. If a thread
+# needs more than it gets, the compiler **spills** sums to memory, in the innermost loop. Avoid that.
 
 # %% [markdown]
 # ### Exercise: the outer product

@@ -470,7 +470,7 @@ predict.answer("back and update in one launch", "a race", how="found")
 # %% [markdown]
 # Nothing says whether a block of d_v reads W before or after it changes. A network may still learn
 # with a wrong gradient now and then, so nobody would look for it. **Idle threads** at a tile's edge
-# can do it, too, if they read all the same. So who has no result must read nothing.
+# can do it, too: who has no result must read nothing.
 
 # %% [markdown]
 # The cure is two launches: a launch begins when all before it in the stream is done. Two operations
