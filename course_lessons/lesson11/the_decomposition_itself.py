@@ -1104,8 +1104,8 @@ for size in (64, 128, 256, 512):
 # Nobody wins everywhere. One matrix of 256×256 takes ours 4.5 ms, twice as long as `gesvda`;
 # one of 512×512 nearly four times. A few pairs of blocks do not fill a GPU: eight of 256×256 cost
 # hardly more than one. But 8 or 64 of 64×64 or 128×128 take ours longer, too. Large batches of
-# 512×512 take up to half as long again. Where CuPy is, `auto` leaves to `gesvda`: single matrices
-# of more than 128 columns, few of 97 to 128, and such large batches.
+# 512×512 take up to half as long again. Where CuPy is, `auto` leaves `gesvda` single matrices of
+# more than 128 columns, few of 97 to 128, and such large batches.
 #
 # So if your matrices are random, take the one that wins in this table. If they are images or may
 # lack rank, look first at how far the results are off, in the tables before.
