@@ -129,7 +129,7 @@ def steps(bench: Any) -> None:
         return
     x = torch.zeros(ROWS, COLUMNS, device="cuda")
     y, read = softmax(x), reader_of(x)
-    plan = forward._ENTRY.plans[("auto",), read(x)[0]].plan
+    plan = forward._ENTRY.plans[("auto",), read(x)[0]]
     (make,), (launch,), where, device = plan.makers, plan.launches, plan.address, plan.device
     slots = launch.slots
 
