@@ -91,12 +91,8 @@ SIGNATURES: dict[str, str] = {
     "svd.qr.reflect_rest": f"void({_THREE}, {_THREE}, {_FOUR}, {_FLAGS}, int32, int32)",
     "svd.scaling_sorting.find_scale": f"void({_THREE}, {_ONE}, {_ONE}, {_FLAGS})",
     "svd.scaling_sorting.scale_into": f"void({_THREE}, {_ONE}, {_THREE}, boolean)",
-    "svd.scaling_sorting.begin": (
-        f"void({_THREE}, {_ONE}, {_ONE}, {', '.join([_FLAGS] * 4)}, {_TWO})"
-    ),
-    "svd.scaling_sorting.judge": (
-        f"void({_ONE}, {_FLAGS}, {_FLAGS}, {_FLAGS}, int32, {_FLAGS}, {_TWO})"
-    ),
+    "svd.scaling_sorting.begin": f"void({_THREE}, {_ONE}, {_ONE}, {', '.join([_FLAGS] * 4)})",
+    "svd.scaling_sorting.judge": f"void({_ONE}, {_FLAGS}, {_FLAGS}, {_FLAGS}, int32, {_FLAGS})",
     "svd.scaling_sorting.copy_matrices": f"void({_THREE}, {_THREE}, {_FLAGS}, int32)",
     "svd.scaling_sorting.sort_rows": (
         f"void({_THREE}, {_THREE}, {_ONE}, {_TWO}, {_COUNTS}, {_TWO}, {_TWO}, {_FLAGS}, {_FLAGS})"

@@ -199,9 +199,6 @@ class Solver(Memory):
     sweeps : int
         How often rows were swept, or groups of sweeps launched, until the last matrix of the last
         call was finished.
-    history : device array, shape (most sweeps, batch), float32
-        After each of them the largest cosine of the angle between two rows before they rotated; NaN
-        where a matrix was finished.
     """
 
     def __init__(self, batch: int, rows: int, columns: int, method: str = "auto"):
@@ -252,7 +249,7 @@ class Solver(Memory):
         self.since, self.refreshes, self.missing, self.deficient = (
             counts(batch) for _ in range(4)
         )  # fmt: skip
-        self.history, self.order = floats((MOST_SWEEPS, batch)), counts((batch, size))
+        self.order = counts((batch, size))
         self.w_factor, self.k_factor = floats((batch, size)), floats((batch, size))
 
     def __call__(self, a: Array, u: Array, s: Array, vt: Array) -> None:
@@ -330,7 +327,7 @@ class Solver(Memory):
         multiply(self.k, self.core, self.w, self.always, stream=stream)
         scaling_sorting.by_rows(
             scaling_sorting.begin, self.w, self.w, self.floor, self.cosines, self.since,
-            self.refreshes, self.state, self.swept, self.history,
+            self.refreshes, self.state, self.swept,
         ).on(stream)  # fmt: skip
 
     # ------------------------------------------------------------------ sweeps
@@ -340,8 +337,8 @@ class Solver(Memory):
         for launch in self.step.launches(self.problem, self.step.kernel, *arrays):
             launch.on(stream)
         judge = scaling_sorting.judge[ceil_div(self.batch, 128), 128, stream]
-        judge(self.cosines, self.since, self.refreshes, self.state, np.int32(self.step.swept),
-              self.swept, self.history)  # fmt: skip
+        swept = np.int32(self.step.swept), self.swept
+        judge(self.cosines, self.since, self.refreshes, self.state, *swept)
         self._refresh(stream)
 
     def _refresh(self, stream: Stream) -> None:

@@ -131,15 +131,13 @@ def spreading(a: Any, scale: Any, out: Any, transposed: bool) -> Launch:
 
 
 @cuda.jit
-def begin(w, floor, cosines, since, refreshes, state, swept, history):
+def begin(w, floor, cosines, since, refreshes, state, swept):
     """Every matrix waits for its first sweep; a block a matrix.
 
-    floor: the squared length below which a row of w is noise. history: NaN, until `judge` writes.
+    floor: the squared length below which a row of w is noise.
     """
     found = cuda.shared.array(WARPS, float32)
     matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
-    for sweep in range(t, history.shape[0], cuda.blockDim.x):
-        history[sweep, matrix] = float32(math.nan)
     longest = float32(0)
     for row in range(t // 32, w.shape[1], cuda.blockDim.x // 32):
         total = float32(0)
@@ -155,7 +153,7 @@ def begin(w, floor, cosines, since, refreshes, state, swept, history):
 
 
 @cuda.jit
-def judge(cosines, since, refreshes, state, sweeps, swept, history):
+def judge(cosines, since, refreshes, state, sweeps, swept):
     """Decide what each matrix waits for, after so many sweeps; a thread a matrix.
 
     Rotations round: k is orthonormal to a few millionths after ten sweeps. When the rows of w are
@@ -163,15 +161,12 @@ def judge(cosines, since, refreshes, state, sweeps, swept, history):
     done, if more than `FRESH` sweeps have passed by then.
 
     cosines: the largest of the sweep, taken. since: sweeps since the last refresh, -1 before the
-    first. swept: how often a matrix was judged. history: the cosines, (most that are kept, batch),
-    NaN where a matrix was finished.
+    first. swept: how often a matrix was judged.
     """
     matrix = cuda.grid(1)
     if matrix >= state.size or state[matrix] == FINISHED:
         return
     largest, passed = cosines[matrix], since[matrix]
-    if swept[matrix] < history.shape[0]:
-        history[swept[matrix], matrix] = largest
     swept[matrix] += 1
     cosines[matrix] = float32(0)
     if passed >= 0:

@@ -230,16 +230,6 @@ def test_nan_and_infinity_name_the_matrix(rng):
     assert_right(a[:2], svd(a[:2]))
 
 
-@pytest.mark.slow
-def test_the_largest_cosine_falls_quadratically_in_the_end(rng):
-    solver = Solver(1, 40, 40, "blocks")
-    solver(cuda.to_device(normal(rng, 1, 40, 40)), *factors_of((1, 40, 40)))
-    cosines = solver.history.copy_to_host()[: solver.sweeps, 0]
-    near = int(np.argmax(cosines < 0.02))
-    assert cosines[0] > 0.1 and near >= 2
-    assert cosines[near + 1] < cosines[near] / 50 and cosines[-1] <= rotate.DONE
-
-
 # --- the k largest -------------------------------------------------------------------------------
 
 

@@ -66,31 +66,17 @@ def test_more_sweeps_than_were_queued_give_the_same_to_the_bit(rng, reads, shape
         assert same(solved(few, a), expected)
     asked = reads.count((4, 2))
     assert asked >= 4 and few.sweeps == enough.sweeps
-    history, kept = few.history.copy_to_host(), enough.history.copy_to_host()
-    assert np.array_equal(history[: few.sweeps], kept[: few.sweeps], equal_nan=True)
 
 
-@pytest.mark.parametrize(
-    ("method", "leftovers"),
-    [
-        ("shared", (0, np.nan)),
-        pytest.param("blocks", (7, np.nan), marks=pytest.mark.slow),
-    ],
-)
-def test_the_history_is_nan_where_a_matrix_was_finished(rng, method, leftovers):
-    shape = (3, 40, 40) if method == "blocks" else (3, 24, 24)
-    a = normal(rng, *shape)
-    a[1] = np.diag(np.arange(shape[1]))  # takes fewer sweeps
-    solver = Solver(*shape, method)
-    for leftover in leftovers:  # of memory that nobody has written, or of a call before
-        solver.history.copy_to_device(np.full(solver.history.shape, leftover, np.float32))
+@pytest.mark.slow
+def test_who_is_finished_is_swept_no_more(rng):
+    a = normal(rng, 3, 40, 40)
+    a[1] = np.diag(np.arange(40))  # takes fewer sweeps
+    solver = Solver(*a.shape, "blocks")
+    for _ in range(2):
         solved(solver, a)
-        history, swept = solver.history.copy_to_host(), solver.swept.copy_to_host()
-        assert 1 <= swept.min() and swept.max() == solver.sweeps < len(history)
-        assert method != "blocks" or swept[1] < swept[0]  # "shared" counts groups of sweeps
-        there = np.arange(len(history))[:, None] < swept
-        assert np.array_equal(np.isfinite(history), there)
-        assert np.array_equal(np.isnan(history), ~there)
+        swept = solver.swept.copy_to_host()
+        assert 1 <= swept[1] < swept[0] <= swept.max() == solver.sweeps <= 12
 
 
 @pytest.mark.slow
