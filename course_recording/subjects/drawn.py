@@ -413,6 +413,7 @@ def _decomposition(rng, bench, torch, ranks=False) -> Drawn | None:
         one = torch.eye(s.shape[1], dtype=x.dtype, device=x.device).expand(3, -1, -1)
         product = (u * s[:, None]) @ vt
         errors = [_relative(torch, each, one) for each in (u.mT @ u, vt @ vt.mT)]
+        errors.append(_relative(torch, u.mT @ x @ vt.mT, torch.diag_embed(s)))
         if not ranks:
             return max(*errors, _relative(torch, product, x))
         # what k values leave at least: float64's eigenvalues of the smaller Gram matrix
