@@ -164,7 +164,7 @@ ROW_GROUP = 16  # rows of tiles that are walked together
 
 def _warpgroups(p, u, s, vt, out, k):
     """What splits the factors, and what multiplies them, in memory as large as the factors."""
-    depth, wide, rows = round_up(k, DEPTH), round_up(p.columns, 8), ROWS
+    depth, wide = round_up(k, DEPTH), round_up(p.columns, 8)
     of_u, of_vt = (
         workspace(shape, np.float16) for shape in ((2 * p.rows, depth), (2 * depth, wide))
     )
@@ -176,7 +176,7 @@ def _warpgroups(p, u, s, vt, out, k):
     aligned = p.columns % 8 == 0 and are_aligned(out)
     config = config if aligned else config._replace(slots=min(config.slots, MOST_SLOTS))
     multiply = warpgroups.warpgroup_tiles(config, aligned)
-    maps = TensorMap(of_u, rows, DEPTH), TensorMap(of_vt, DEPTH, DEPTH)
+    maps = TensorMap(of_u, ROWS, DEPTH), TensorMap(of_vt, DEPTH, DEPTH)
     given = (*maps, *scales, out, np.int32(depth), np.int32(ROW_GROUP))
     grid = min(config.tiles(p.rows, p.columns), blocks)
     return [

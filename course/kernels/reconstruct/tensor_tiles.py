@@ -104,16 +104,20 @@ def tensor_tiles(
     # --- multiply ------------------------------------------------------------------------------
 
     @cuda.jit(device=True)
-    def product(c, a, b0, b1):
-        if asynchronous:
-            return mma_f16(c, a, (b0, b1))
-        half = mma_f16_k8(c, (a[0], a[1]), b0)
-        return mma_f16_k8(half, (a[2], a[3]), b1)
+    def add_product(part, n, a, b0, b1):
+        """Add that of two fragments to the n-th part."""
+        c = part[n, 0], part[n, 1], part[n, 2], part[n, 3]
+        if not split:
+            c = mma_tf32(c, a, (b0, b1))
+        elif asynchronous:
+            c = mma_f16(c, a, (b0, b1))
+        else:
+            c = mma_f16_k8(mma_f16_k8(c, (a[0], a[1]), b0), (a[2], a[3]), b1)
+        part[n, 0], part[n, 1], part[n, 2], part[n, 3] = c
 
     @cuda.jit(device=True)
     def multiply(total, u_tile, vt_tile, stage, row, column, b, part):
         """Add a tile's products to the warp's results; small terms before large ones."""
-        zero = (float32(0), float32(0), float32(0), float32(0))
         at = int32(cuda.threadIdx.x) % int32(32) * LANE_REGISTERS
         for n in range(across):
             b[n, 0], b[n, 1], b[n, 2], b[n, 3] = load4(vt_tile, (column + n, stage, at))
@@ -121,23 +125,14 @@ def tensor_tiles(
             upper = load4(u_tile, (row + m, stage, at))
             lower = load4(u_tile, (row + m, stage, at + U_REGISTERS // 2))
             for n in range(across):
-                if split:
-                    c = product(zero, lower, b[n, 0], b[n, 1])
-                else:
-                    c = mma_tf32(zero, upper, (b[n, 0], b[n, 1]))
-                part[n, 0], part[n, 1], part[n, 2], part[n, 3] = c
+                for e in range(4):
+                    part[n, e] = float32(0)
+                add_product(part, n, lower if split else upper, b[n, 0], b[n, 1])
             for n in range(across):
-                c = part[n, 0], part[n, 1], part[n, 2], part[n, 3]
-                if split:
-                    c = product(c, upper, b[n, 2], b[n, 3])
-                else:
-                    c = mma_tf32(c, lower, (b[n, 2], b[n, 3]))
-                part[n, 0], part[n, 1], part[n, 2], part[n, 3] = c
+                add_product(part, n, upper if split else lower, b[n, 2], b[n, 3])
             if split:
                 for n in range(across):
-                    c = part[n, 0], part[n, 1], part[n, 2], part[n, 3]
-                    c = product(c, upper, b[n, 0], b[n, 1])
-                    part[n, 0], part[n, 1], part[n, 2], part[n, 3] = c
+                    add_product(part, n, upper, b[n, 0], b[n, 1])
             for n in range(across):
                 for e in range(4):
                     total[m, n, e] += part[n, e]  # in float32, outside of the tensor cores
@@ -172,13 +167,6 @@ def tensor_tiles(
     # --- the block's work ----------------------------------------------------------------------
 
     @cuda.jit(device=True)
-    def clear(total):
-        for m in range(down):
-            for n in range(across):
-                for e in range(4):
-                    total[m, n, e] = float32(0)
-
-    @cuda.jit(device=True)
     def block_tile(u, vt, u_scale, vt_scale, out, tile_row, tile_column):
         u_tile = cuda.shared.array((block_down, 2, U_REGISTERS), element)
         vt_tile = cuda.shared.array((block_across, 2, VT_REGISTERS), element)
@@ -191,7 +179,10 @@ def tensor_tiles(
         row, column = warp % warps_down * down, warp // warps_down * across
         first_u, first_vt = tile_row * block_down, tile_column * block_across
         tiles = int32(u.shape[1])
-        clear(total)
+        for m in range(down):
+            for n in range(across):
+                for e in range(4):
+                    total[m, n, e] = float32(0)
         stage = 0
         if asynchronous:
             copy(u, vt, 0, first_u, first_vt, u_tile, vt_tile, stage)
