@@ -107,7 +107,7 @@ class Scheduler:
         self._computed: dict[int, list[tuple[float, float, float]]] = {}  # images, their measures
         self._stopped = False
         self._lock = threading.RLock()
-        # for whom there is work: each piece wakes as many threads as can take it
+        # for whom there is work: each chunk wakes as many threads as can take it
         self._for_hands, self._for_gpus = (threading.Condition(self._lock) for _ in range(2))
         self._finished: queue.SimpleQueue[list[Done] | None] = queue.SimpleQueue()
         self.buffers: SharedBuffers | None = None

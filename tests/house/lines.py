@@ -79,7 +79,7 @@ BUDGETS = {
     "course_lessons": Budget(44_000, 13),
     # 75 of these the command `bench`, which came from course/__main__; 440 the functions on drawn
     # shapes, with the peers of each
-    "course_recording": Budget(10_300, 816, 11_500),
+    "course_recording": Budget(10_300, 816),
     # 395 of these instruments, a fifth of which stood in tests: hashes of PTX with kernels of
     # halves, and lists of test ids compared; 309 the index of kernels
     # 1,500 the mutants of every exercise's solution, 104 the check of a class's work beforehand
