@@ -30,7 +30,6 @@ from course.dispatch.slots import ArraySlot, in_c_order, workspace
 from course.kernels import attention, norm
 from course.kernels.arrays import Array, holds, in_order
 from course.kernels.attention import SIZES
-from course.kernels.gemm import gemv
 from course.kernels.gemm.half import gemm
 from course.kernels.steps import Launch, ceil_div, hopper_refusal
 from course_models import is_whole
@@ -256,7 +255,7 @@ class ViT:
         self, layer: str, x: str, out: str, residual: str | None = None, activation: str = "",
         bias: bool = True, few: bool = False, counts: bool = False, deep: int = 0,
     ) -> Step:  # fmt: skip
-        """activation(x weight' + bias) + residual; `few` results may take a warp each.
+        """activation(x weight' + bias) + residual; `few` results take what is best for them.
 
         With `deep` x is normed, by its rows' sums, of a product so deep; `counts`: out gets sums.
         """
@@ -273,8 +272,6 @@ class ViT:
                 blocks = self.shape.heads * ceil_div(len(views[x]), 64)  # about, of attention
                 how = EPSILON, activation, self.flags.product, blocks * layer.endswith("qkv")
                 return [normed.normed(views[x], *given, *how)]
-            if few and gemv.takes(views[x], weight, views[out]):
-                return gemv.launches(views[x], weight, added, views[out])
             method = "auto" if few else self.flags.product  # any number of classes goes with any
             how = {"layout": "nt", "activation": activation, "method": method}
             return gemm.ladder.launches(views[x], weight, added, other, views[out], **how)

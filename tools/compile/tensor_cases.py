@@ -28,7 +28,6 @@ from course.kernels.gemm import (
     warp_specialised,
     wgmma,
 )
-from course.kernels.gemm.gemv import gemv
 from course.kernels.gemm.tiles import ELEMENTS
 from course.kernels.norm import Variant
 from course.kernels.norm.half import STEPS as NORM
@@ -230,9 +229,6 @@ def tensor_cases() -> Iterator[Case]:
         for step in NORM:
             kernel = NORM[step](197, 768, Variant(element)).kernel
             yield Case(f"norm: {step}, {element}", kernel, of_norm(step, element), (8, 0))
-        words, kind = types.Array(u4, 2, "C"), matrix(element, 1)
-        kinds = (words, words, kind, matrix(element))
-        yield Case(f"halves: dots, {element}", gemv(element, True), kinds, (8, 0))
     for name, (kernel, kinds) in APART.items():
         yield Case(f"patches: {name}", kernel, kinds)
     for aligned in (True, False):

@@ -13,7 +13,6 @@ from course.dispatch import prepared as launches
 from course.heuristics.gemm import ThinConfig, staged_config
 from course.kernels.attention.warpgroups import Config, warpgroups
 from course.kernels.gemm import (
-    gemv,
     mma_sync,
     padding,
     partial,
@@ -85,7 +84,7 @@ def test_all_launches_of_a_vision_transformer_wait():
         warpgroups("float16", Config(1, 64, 1, 64)),
         warp_specialised.gemm("nt", "float16", tile), split_k.gemm("nt", "float16", tile, 2),
         mma_sync.gemm("nt", "float16", "copied"), wide("float16", 768), gather(True, True),
-        gemv.gemv("float16", True), padding.pad(), partial.finish("float16", ("", True, True), 1),
+        padding.pad(), partial.finish("float16", ("", True, True), 1),
         thin.gemm("float16", (True, True), (True, True), False, ThinConfig(1, 1, 8, 1), None),
     ]  # fmt: skip
     for kernel in kernels:
