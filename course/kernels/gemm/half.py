@@ -26,8 +26,9 @@ process.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -191,49 +192,41 @@ def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Arra
     """What the method "roles" launches with a config, or "split" with several blocks for a tile.
 
     Of a `norm` that has parts, sums are those of a's rows, and bias is float32, (bias, sum of the
-    weights) of each column; of one that counts, sums are written.
+    weights) of each column; of one that counts, sums are written. With a config of partial sums
+    these are `sums`, and nothing else is done.
     """
-    box, added = (16 if splits > 1 else 64, 64), residual is not None
-    if config.by_threads:
+    clustered, more = splits > 1 and not config.partial, (*p.epilogue[:2], norm)
+    box, added = (16 if clustered else 64, 64), residual is not None
+    extra, _ = or_anything(bias, None, out)
+    if config.partial:
+        ends, more, sums = (sums, extra), (), None
+    elif config.by_threads:
         ends = as_words(flat(out, "out")), as_words(flat(out, "out"), 2)
     else:
         ends = TensorMap(out, *box), TensorMap(residual, *box) if added else out
-    extra, _ = or_anything(bias, None, out)
-    ends = *ends, extra, extra if sums is None else sums
-    layout, a, b, sizes = _placed(config, p, a, b)
-    arguments = (*_factors(config, layout, a, b), *ends, *map(np.int32, (*sizes, p.depth)))
-    down, across = ceil_div(sizes[0], config.rows), ceil_div(sizes[1], config.columns)
-    how = layout, p.dtype, config
-    if splits > 1:
-        kernel = split_k.gemm(*how, splits, *p.epilogue[:2], norm)
-        size = config.split(splits)[2]
-        return Launch(kernel, (splits, down, across), config.threads, arguments, size)
-    down = round_up(down, 1 + config.paired)
-    grid = (down, across) if config.waves == 1 else min(down * across, _blocks(config))
-    return Launch(warp_specialised.gemm(*how, *p.epilogue[:2], norm), grid, config.threads,
-                  (*arguments, np.int32(1), np.int32(ROW_GROUP)), config.shared)  # fmt: skip
-
-
-def _blocks(config: GemmConfig) -> int:
-    """Of the grid at most: one a multiprocessor, or whole pairs."""
-    return multiprocessors() - multiprocessors() % (1 + config.paired)
-
-
-def _placed(
-    config: GemmConfig, p: GemmProblem, a: Array, b: Array
-) -> tuple[str, Array, Array, tuple[int, int]]:
-    """The layout, factors and results' sizes as a kernel takes them: in changed places, or not."""
-    if not config.swapped:
-        return p.layout, a, b, (p.rows, p.columns)
-    return "".join("nt"[c == "n"] for c in p.layout[::-1]), b, a, (p.columns, p.rows)
-
-
-def _factors(config: GemmConfig, layout: str, a: Array, b: Array) -> tuple[TensorMap, ...]:
+    layout, sizes = p.layout, (p.rows, p.columns)
+    if config.swapped:
+        layout = "".join("nt"[c == "n"] for c in layout[::-1])
+        a, b, sizes = b, a, sizes[::-1]
     wide = config.columns // (1 + config.paired)
-    return (
+    factors = (
         TensorMap(a, *((DEPTH, 64) if layout[0] == "t" else (config.rows, DEPTH))),
         TensorMap(b, *((wide, DEPTH) if layout[1] == "t" else (DEPTH, 64))),
     )
+    arguments = (*factors, *ends, extra, extra if sums is None else sums,
+                 *map(np.int32, (*sizes, p.depth)))  # fmt: skip
+    down, across = ceil_div(sizes[0], config.rows), ceil_div(sizes[1], config.columns)
+    how = layout, p.dtype, config
+    if clustered:
+        kernel, size = split_k.gemm(*how, splits, *more), config.split(splits)[2]
+        return Launch(kernel, (splits, down, across), config.threads, arguments, size)
+    grid: Any = round_up(down, 1 + config.paired), across, splits
+    if config.waves > 1:  # at most one a multiprocessor, or whole pairs
+        blocks = multiprocessors()
+        grid = min(math.prod(grid), blocks - blocks % (1 + config.paired))
+    arguments = *arguments, np.int32(splits), np.int32(ROW_GROUP)
+    kernel = warp_specialised.gemm(*how, *more)
+    return Launch(kernel, grid, config.threads, arguments, config.shared)
 
 
 def partial_launches(
@@ -245,17 +238,7 @@ def partial_launches(
     if not config.partial:
         return [*first, launch_of(config, splits, p, a, b, bias, residual, out)]
     sums = partial.workspace_for(splits, out)
-    layout, a, b, sizes = _placed(config, p, a, b)
-    down, across = ceil_div(sizes[0], config.rows), ceil_div(sizes[1], config.columns)
-    down = round_up(down, 1 + config.paired)
-    sizes = map(np.int32, (*sizes, p.depth, splits, ROW_GROUP))
-    grid = (down, across, splits)
-    if config.waves > 1:
-        grid = min(down * across * splits, _blocks(config))
-    extra = flat(out, "out")
-    arguments = (*_factors(config, layout, a, b), sums, extra, extra, extra, *sizes)
-    kernel = warp_specialised.gemm(layout, p.dtype, config)
-    own = Launch(kernel, grid, config.threads, arguments, config.shared)
+    own = launch_of(config, splits, p, a, b, None, None, out, sums=sums)
     return [*first, own, *partial.launches(sums, bias, residual, out, p.epilogue[0])]
 
 
