@@ -334,9 +334,13 @@ def _grid() -> tuple[np.ndarray, ...]:
     sums = itertools.product((1, 2, 3), range(16, 257, 16), (0, 1), (0, 1), (-1, -2, -3))
     stored = itertools.product((1, 2, 3), range(64, 257, 16), (0, 1), (0, 1), (1,))
     clusters = itertools.product((1, 2), range(64, 257, 16), (0,), (0,), SPLITS)
-    # what has registers for its sums, and for a transposed end beside them
-    most = ((256, 256), (256, 240), (192, 192))
-    found = (its for its in (*sums, *stored, *clusters) if its[1] <= most[its[0] - 1][its[2]])
+    # columns for whose sums there are registers, and beside them for results stored transposed
+    most = ((256, 256), (256, 240), (192, 176))
+    found = (
+        (high, wide, swapped, paired, shares)
+        for high, wide, swapped, paired, shares in (*sums, *stored, *clusters)
+        if wide <= most[high - 1][swapped and shares > 0]
+    )
     return tuple(np.array([*found]).T)
 
 

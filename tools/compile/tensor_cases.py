@@ -55,12 +55,19 @@ WARP_SPECIALISED += [
     (staged_config(2, 256, 3)._replace(**{how: True}), layout, "bfloat16", EPILOGUES[1])
     for how, layout in (("paired", "nt"), ("paired", "nn"), ("by_threads", "nn"))
 ]
+WARP_SPECIALISED += [  # as many registers as three warpgroups have, and two beside a turned end
+    (staged_config(*its, 3, **{how: True}), layout, "bfloat16", EPILOGUES[n % 2 + 1])
+    for n, (its, how, layout) in enumerate((
+        ((3, 192), "by_threads", "nn"), ((3, 176), "swapped", "nt"), ((2, 240), "swapped", "nt"),
+        ((3, 176), "boxed", "tn"),
+    ))
+]  # fmt: skip
 SPLIT = staged_config(2, 160, 1, True, 2)
 #: Layout and tile of products whose sums are stored as they are.
 PARTIAL = [
     (layout, partial_tile(*its)) for layout, its in (
         ("nt", (2, 256, 3)), ("nn", (1, 64, 1)), ("nt", (1, 112, 1)), ("tt", (2, 144, 1, True)),
-        ("tn", (2, 192, 3, True)),
+        ("tn", (2, 192, 3, True)), ("nn", (3, 192, 3)),
     )
 ]  # fmt: skip
 #: Whether neighbours lie along the depth, in both factors, and the tile, past shared memory.
