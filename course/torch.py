@@ -192,8 +192,8 @@ class Operator:
         own, unknown = self.own, self._call_unknown
 
         def call(tensors: tuple, options: tuple = ()) -> Any:
-            if not _is_compiling():
-                for is_known, known_options, recorded, how in own.calls.get(tensors[0].numel(), ()):
+            if not _is_compiling() and type(size := tensors[0].numel()) is int:  # or a symbol
+                for is_known, known_options, recorded, how in own.calls.get(size, ()):
                     if known_options == options and is_known(*tensors):
                         if _function_modes() or _forward_ad._current_level >= 0:
                             break

@@ -81,41 +81,52 @@ of_each = pytest.mark.parametrize(
 )
 
 
+def check(given, y, theirs, told, limit=None, of_gradients=4):
+    """A result, and the gradients that are recorded, beside PyTorch's in float64."""
+    exact = [one.detach().double().requires_grad_() for one in given]
+    wanted, limit = theirs(*exact), limit or (4e-5 if given[0].dtype == torch.float32 else 2**-7)
+    assert torch.allclose(y.double(), wanted, atol=limit, rtol=limit), told
+    if y.requires_grad:
+        dy = tensor(*y.shape, seed=9, dtype=y.dtype, grad=False)
+        y.backward(dy)
+        wanted.backward(dy.double())
+        for one, right in zip(given, exact, strict=True):
+            assert (one.grad is None) != one.requires_grad, told
+            if one.grad is not None:
+                most = of_gradients * limit * max(1, right.grad.abs().max())
+                assert (one.grad.double() - right.grad).abs().max() <= most, told
+
+
+class Seeing(TorchDispatchMode):
+    """Notes the operators that it sees, and what they are given."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen, self.called = [], []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.seen.append(function)
+        self.called.append((function, args))
+        return function(*args, **(kwargs or {}))
+
+
 @of_each
 def test_results_and_gradients_are_pytorchs_in_float64(name, dtype):
     given, ours, theirs = OPERATORS[name]
     inputs = [x.detach().to(dtype).requires_grad_() for x in given()]
-    exact = [x.detach().double().requires_grad_() for x in inputs]
-    y, wanted = ours(*inputs), theirs(*exact)
-    dy = tensor(*y.shape, seed=9, dtype=dtype, grad=False)
-    y.backward(dy)
-    wanted.backward(dy.double())
     # of bfloat16 a rounding for each step; softmax's gradient is of a result that was rounded, too
     limit = 3e-6 if dtype == torch.float32 else 2**-8 * (3 if name == "softmax" else 1)
-    for one, right in zip([y, *(x.grad for x in inputs)], [wanted, *(x.grad for x in exact)],
-                          strict=True):  # fmt: skip
-        most = right.abs().max().clamp_min(1.0 if dtype == torch.float32 else 0.0)
-        assert one.dtype == dtype and (one.double() - right).abs().max() <= limit * most
+    check(inputs, ours(*inputs), theirs, name, limit, of_gradients=1)
 
 
 @of_each
 def test_opcheck_finds_nothing(name, dtype):
-    given, _, _ = OPERATORS[name]
-    inputs = tuple(x.detach().to(dtype).requires_grad_() for x in given())
-    ops = torch.ops.course
-    calls = {
-        "layer_norm": (ops.layer_norm, (*inputs, 1e-5, None)),
-        "layer_norm, gelu": (ops.layer_norm, (*inputs, 1e-5, "gelu")),
-        "layer_norm, no factors": (ops.layer_norm, (*inputs, None, None, 1e-5, None)),
-        "layer_norm, silu, no beta": (ops.layer_norm, (*inputs, None, 1e-5, "silu")),
-        "softmax": (ops.softmax, inputs),
-        "gelu": (ops.activation, (*inputs, "gelu")),
-        "gelu, tanh": (ops.activation, (*inputs, "gelu tanh")),
-        "silu": (ops.activation, (*inputs, "silu")),
-        "reconstruct": (ops.reconstruct, (*inputs, 4)),
-    }
-    operator, arguments = calls[name]
-    torch.library.opcheck(operator, arguments)
+    given, ours, _ = OPERATORS[name]
+    inputs = [x.detach().to(dtype).requires_grad_() for x in given()]
+    with Seeing() as mode:
+        ours(*inputs)
+    operator, arguments = mode.called[0]
+    torch.library.opcheck(operator, (*inputs, *arguments[len(inputs) :]))
 
 
 # --- small tensors --------------------------------------------------------------------------------
@@ -184,39 +195,11 @@ def test_backward_of_a_layer_with_an_activation_is_one_call(monkeypatch):
     assert called == ["LAYER_NORM", "LAYER_NORM_BACKWARD"]
 
 
-class Seeing(TorchDispatchMode):
-    """Notes the operators that it sees."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.seen.append(function)
-        return function(*args, **(kwargs or {}))
-
-
 AROUND = {
     "nothing": contextlib.nullcontext, "no_grad": torch.no_grad, "inference": torch.inference_mode,
     "mode": Seeing, "function mode": torch.overrides.BaseTorchFunctionMode,
     "autocast": lambda: torch.autocast(DEVICE, torch.bfloat16),
 }  # fmt: skip
-
-
-def check(given, y, theirs, told):
-    """A result, and the gradients that are recorded, beside PyTorch's in float64."""
-    exact = [one.detach().double().requires_grad_() for one in given]
-    wanted, rounding = theirs(*exact), 4e-5 if given[0].dtype == torch.float32 else 2**-7
-    assert torch.allclose(y.double(), wanted, atol=rounding, rtol=rounding), told
-    if y.requires_grad:
-        dy = tensor(*y.shape, seed=9, dtype=y.dtype, grad=False)
-        y.backward(dy)
-        wanted.backward(dy.double())
-        for one, right in zip(given, exact, strict=True):
-            assert (one.grad is None) != one.requires_grad, told
-            if one.grad is not None:
-                most = 4 * rounding * max(1, right.grad.abs().max())
-                assert (one.grad.double() - right.grad).abs().max() <= most, told
 
 
 @pytest.mark.parametrize("seed", range(4))
