@@ -1,7 +1,5 @@
 """Bad input, missing and mixed compilers: a clear sentence each."""
 
-import importlib.metadata
-import importlib.util
 import os
 import subprocess
 import sys
@@ -167,16 +165,7 @@ def test_numbas_simulator_is_named_when_it_stands_in_the_way():
 
 @needs_compiler
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/maps")
-@pytest.mark.skipif(
-    importlib.util.find_spec("nvidia") is None
-    or not any(
-        "nvvm" in str(f)
-        for d in importlib.metadata.distributions()
-        for f in d.files or ()
-        if "nvidia" in str(d.name)
-    ),
-    reason="NVVM is not installed as a wheel",
-)
+@pytest.mark.skipif(toolchain.installed() == "no wheels", reason="NVVM is no wheel here")
 def test_the_compilers_are_the_wheels_and_no_installed_toolkit():
     printed = run_python("""
         import numpy as np
