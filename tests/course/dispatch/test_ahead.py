@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
 import time
 from types import SimpleNamespace
 
@@ -12,6 +11,7 @@ import pytest
 
 from course import backend, kernel_cache
 from course.dispatch import ahead
+from tests.threads import at_once
 
 pytest.importorskip("numba_cuda")
 
@@ -28,7 +28,6 @@ def kernel_of(name, *there):
 
 
 ONE, TWO, STORED = kernel_of("one"), kernel_of("two"), kernel_of("stored", ("f4",))
-TABLE = {"three": kernel_of("three")}
 
 
 @pytest.fixture
@@ -50,9 +49,7 @@ def test_launches_of_this_thread_are_noted_and_those_of_others_made(monkeypatch)
     noted, before = [], CUDADispatcher.call
     with ahead._noting(noted):
         CUDADispatcher.call(kernel, (1, "two"), "how")
-        other = threading.Thread(target=CUDADispatcher.call, args=(kernel, (3.0,), "how"))
-        other.start()
-        other.join()
+        at_once(lambda: CUDADispatcher.call(kernel, (3.0,), "how"))
     assert noted == [(kernel, (int, str))] and made == [(kernel, (3.0,))]
     assert CUDADispatcher.call is before
     with pytest.raises(ZeroDivisionError), ahead._noting(noted):

@@ -1,11 +1,8 @@
 """What is read of arrays, and arrays that are refused for it."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
-from course.dispatch import array_facts
 from course.kernels.norm import layer_norm
 from course.kernels.softmax import softmax
 from tests.course.dispatch.arrays import X, exact_norm, exact_softmax
@@ -58,10 +55,3 @@ def test_libraries_of_the_array_api_get_their_own_arrays_back():
     else:
         with pytest.raises(ValueError, match="out is read-only"):
             softmax(Other(X.copy()), out=out)
-
-
-def test_facts_say_what_arrays_are():
-    about, _ = array_facts.reader_of(X)(X)
-    seen = array_facts.ArrayFacts(about)
-    assert (seen.shape, seen.strides, seen.dtype, seen.device) == (X.shape, X.strides, X.dtype, -1)
-    assert array_facts.reader_of(SimpleNamespace(shape=(3,))) is None

@@ -29,6 +29,7 @@ from tests.course.dispatch.arrays import (
     to_numpy,
 )
 from tests.course.dispatch.noted_launches import fake_entry, words_of
+from tests.threads import at_once
 
 
 @pytest.mark.parametrize("kind", ["numpy", "numba", "cupy", "torch", "torch host"])
@@ -156,9 +157,7 @@ def test_what_looks_as_the_latest_is_launched_again_by_each_thread_with_words_of
             places.append((threading.get_ident(), noted.launched[-1][2]))
 
     calls()
-    thread = threading.Thread(target=calls)
-    thread.start()
-    thread.join()
+    at_once(calls)
     assert len(places) == 24
     last = {who: [place for one, place in places if one == who][-1] for who, _ in places}
     assert len(last) == len(set(last.values())) == 2  # each thread's own
@@ -215,11 +214,7 @@ def test_threads_do_not_mix_their_addresses():
                 wrong.append(("norm", n))
 
     torch.cuda.synchronize()
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(lambda n=n: work(n) for n in range(8)))
     assert wrong == []
 
 

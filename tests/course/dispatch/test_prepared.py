@@ -1,6 +1,5 @@
 """The words of a launch, and launches where they cannot be prepared."""
 
-import threading
 import warnings
 
 import numpy as np
@@ -20,6 +19,7 @@ from tests.course.dispatch.arrays import (
     to_numpy,
 )
 from tests.course.dispatch.noted_launches import FakeKernel, fake_entry, words_of
+from tests.threads import at_once
 
 
 def test_a_launchs_words_are_those_of_numbas_convention(noted):
@@ -106,8 +106,6 @@ def test_a_thread_that_has_not_touched_the_gpu_can_call():
     softmax(x, out=out)
     torch.cuda.synchronize()
     out.zero_()
-    thread = threading.Thread(target=softmax, args=(x, out))
-    thread.start()
-    thread.join()
+    at_once(lambda: softmax(x, out=out))
     torch.cuda.synchronize()
     assert torch.allclose(out, torch.softmax(x, 1), atol=1e-6)
