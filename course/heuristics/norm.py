@@ -278,25 +278,6 @@ def longest_in_cluster(aligned: bool) -> int:
     return CLUSTER_BLOCKS[-1] * CLUSTER_THREADS * CLUSTER_ELEMENTS[aligned]
 
 
-# --- 16-bit elements, swept -----------------------------------------------------------------------
-
-
-def tokens_sweep(columns: int) -> dict[int, RowConfig]:
-    """Blocks with 1 to 32 tokens, a warp each: for `in_registers`, by tokens a block."""
-    elements = ceil_div(columns, 4 * WARP) * 4
-    return {tokens: RowConfig(WARP, tokens, elements) for tokens in (1, 2, 4, 8, 16, 32)}
-
-
-def elements_sweep(columns: int) -> dict[int, RowConfig]:
-    """Blocks with one token and as many threads as it needs, by elements a thread."""
-    configs = {}
-    for elements in (4, 8, 12, 16, 24, 32):
-        warps = ceil_div(columns, elements * WARP)
-        if warps * WARP <= 1024:
-            configs[elements] = RowConfig(WARP * warps, 1, elements)
-    return configs
-
-
 # --- gradients ------------------------------------------------------------------------------------
 
 BACKWARD_SHORT = 256  # columns up to which a block has several rows; their sums take registers, too

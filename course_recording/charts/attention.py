@@ -1,4 +1,4 @@
-"""Charts of attention's bench: every program of each shape; LayerNorm's ladder and its sweeps.
+"""Charts of attention's bench: every program of each shape.
 
 >>> figures = recorded("attention", metric=None)            # of course.measure.recorded
 >>> programs(figures, "attention")
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
+from matplotlib.ticker import LogLocator, NullLocator
 
 from course.measure.recorded import Figure
 from course.measure.roofline import time_text
@@ -20,7 +20,6 @@ from course.plots.style import (
     in_plain_numbers,
     listed,
     plain,
-    series,
     style,
     swatches,
 )
@@ -29,6 +28,7 @@ from warpsim.draw.palette import BLUE, VERMILLION
 METRIC, DTYPE = "time in a graph", "float16"
 NORM = "layer norm in halves"
 PEERS = ("FlashAttention", "cuDNN", "efficient", "PyTorch")
+#: Of LayerNorm once, in blocks of several shapes.
 SWEEP = re.compile(r"(\d+) (tokens a block|numbers a thread)")
 ROW, ABOVE = 0.23, 0.5  # of a program, above a shape [inch]
 
@@ -93,39 +93,6 @@ def programs(figures: Iterable[Figure], kernel: str = "attention") -> Picture:
     return picture.described(f"{title}. {'. '.join(words)}.")
 
 
-def sweeps(figures: Iterable[Figure]) -> Picture:
-    """LayerNorm's bandwidth by tokens a block, and by numbers a thread."""
-    rows = [(its, match) for its in figures if its.kernel == NORM and its.metric == METRIC
-            if (match := SWEEP.fullmatch(its.variant))]  # fmt: skip
-    if not rows:
-        raise ValueError("no sweep of LayerNorm to draw")
-    found: dict[str, dict[int, Figure]] = {}
-    for its, match in rows:
-        found.setdefault(match[2], {})[int(match[1])] = its
-    picture = Picture(7.4, 3.0)
-    title = f"LayerNorm in halves, {_words(rows[0][0].shape)}, {rows[0][0].gpu}"
-    headline(picture, title)
-    for place, (what, curve) in enumerate(found.items()):
-        axes = picture.add_axes((0.09 + 0.5 * place, 0.18, 0.39, 0.6))
-        rates = [its.gigabytes_per_second for its in curve.values()]
-        axes.plot(list(curve), rates, markersize=4.5, linewidth=1.6, **series(place))
-        axes.set(xscale="log", xlabel=what, ylabel="GB/s" if place == 0 else "")
-        axes.set_ylim(0, 1.12 * max(its.gigabytes_per_second for its, _ in rows))
-        axes.xaxis.set_major_locator(FixedLocator(list(curve)))
-        axes.xaxis.set_minor_locator(NullLocator())
-        in_plain_numbers(axes.xaxis, axes.yaxis, words=plain)
-        style(axes)
-    return picture.described(
-        f"{title}, bandwidth: "
-        + "; ".join(
-            f"by {what} "
-            + listed(f"{n}: {its.gigabytes_per_second:,.0f} GB/s" for n, its in curve.items())
-            for what, curve in found.items()
-        )
-        + "."
-    )
-
-
 def charts(figures: Sequence[Figure]) -> dict[str, Picture]:
     """What ``python -m course bench attention`` draws beside its file."""
     kernels = {its.kernel for its in figures if its.metric == METRIC}
@@ -134,6 +101,4 @@ def charts(figures: Sequence[Figure]) -> dict[str, Picture]:
         found["programs"] = programs(figures)
     if NORM in kernels:
         found["norm"] = programs(figures, NORM)
-    if any(SWEEP.fullmatch(its.variant) for its in figures):
-        found["norm-sweeps"] = sweeps(figures)
     return found

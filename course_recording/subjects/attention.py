@@ -2,8 +2,7 @@
 
 As `course_recording.interleaved` says. Attention takes q, k and v as views of one product. Its
 peers are the three backends of PyTorch's scaled_dot_product_attention, with these views and with
-copies of them in C order; the ratio is to the fastest. LayerNorm has its ladder and its two sweeps:
-tokens a block, and numbers a thread.
+copies of them in C order; the ratio is to the fastest.
 """
 
 from __future__ import annotations
@@ -15,16 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from course.dispatch.entry import EntryPoint
-from course.dispatch.slots import name_of
-from course.heuristics import norm as norm_heuristics
 from course.kernels import norm
 from course.kernels.attention import attention
-from course.kernels.norm import half
-from course.kernels.norm.registers import in_registers
-from course.kernels.steps import Launch
 from course_recording.interleaved import Call, Key, keep_ratio, poisoned, relative, sets_of, timed
 
 CHARTS = "course_recording.charts.attention"  # beside the file
@@ -101,7 +92,7 @@ def of_attention(bench: Any, torch: Any, batch: int, heads: int, tokens: int, dt
 
 
 def of_norm(bench: Any, torch: Any, rows: int) -> None:
-    """LayerNorm of 768 columns: ladder and sweeps beside PyTorch's."""
+    """LayerNorm of 768 columns beside PyTorch's."""
     moved = 2 * 2 * rows * WIDTH
     sets = max(2, sets_of(moved))
     x = [torch.randn(rows, WIDTH, device="cuda").half() for _ in range(sets)]
@@ -115,35 +106,14 @@ def of_norm(bench: Any, torch: Any, rows: int) -> None:
         "PyTorch": lambda i: layer_norm(x[i], (WIDTH,), gamma, beta, EPS),
         "ours": lambda i: norm.layer_norm(x[i], gamma, beta, EPS, outs[i]),
     }
-    makes = {name: made for name, made in half.STEPS.items() if name != "wide"}
-    if rows == ROWS[0]:
-        for tokens, shape in norm_heuristics.tokens_sweep(WIDTH).items():
-            makes[f"{tokens} tokens a block"] = partial(in_registers, shape)
-        for elements, shape in norm_heuristics.elements_sweep(WIDTH).items():
-            makes[f"{elements} numbers a thread"] = partial(in_registers, shape)
-    own = {"ours"}
-    for name, made in makes.items():
-        step = entry_of(made)
-        programs[name] = lambda i, step=step: step.call((x[i], gamma, beta), (), outs[i])
-        own.add(name)
 
     def right(variant: str, call: Callable) -> float:
-        if variant in own:
+        if variant == "ours":
             return poisoned(call, exact, outs, LIMITS["float16"])
         return relative(call(0), exact, math.inf)
 
     keep(bench, torch, ("layer norm in halves", f"{rows}x{WIDTH}", "float16"), programs, right,
          ["PyTorch"], sets, moved, None)  # fmt: skip
-
-
-def entry_of(made: Callable) -> EntryPoint:
-    """The entry point of a step of the ladder of 16-bit rows, or of a config of a sweep."""
-
-    def launches(x: Any, gamma: Any, beta: Any, out: Any) -> list[Launch]:
-        kernel, blocks, threads, _ = made(*x.shape, norm.Variant(name_of(out.dtype)))
-        return [Launch(kernel, blocks, threads, (x, gamma, beta, np.float32(EPS), out))]
-
-    return EntryPoint("step", ("x", "gamma", "beta"), lambda x, *_: (x.shape, x.dtype), launches)
 
 
 def keep(

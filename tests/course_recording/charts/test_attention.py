@@ -1,4 +1,4 @@
-"""Charts of attention's bench: every program of a shape, LayerNorm's sweeps, what is refused."""
+"""Charts of attention's bench: every program of a shape, what is refused."""
 
 import pytest
 
@@ -28,7 +28,7 @@ FIGURES = [
 
 def test_the_bench_has_all_its_charts():
     found = attention_charts.charts(FIGURES)
-    assert [*found] == ["programs", "norm", "norm-sweeps"]
+    assert [*found] == ["programs", "norm"]
     assert all(picture.alternative for picture in found.values())
     assert attention_charts.charts([]) == {}
 
@@ -43,13 +43,6 @@ def test_every_program_of_a_shape_has_its_bar_in_the_colour_of_its_maker():
         attention_charts.programs(FIGURES, "product")
 
 
-def test_sweeps_are_curves_of_their_own_and_no_bars():
-    assert not any("a block" in text for text in picture_texts(
-        attention_charts.programs(FIGURES, NORM)))  # fmt: skip
-    picture = attention_charts.sweeps(FIGURES)
-    tokens, numbers = picture.axes
-    assert [*tokens.lines[0].get_xdata()] == [1, 4, 16]
-    assert [*numbers.lines[0].get_xdata()] == [4, 24]
-    assert tokens.lines[0].get_ydata()[0] == pytest.approx(4e7 / 0.013 * 1e-6)
-    with pytest.raises(ValueError, match="no sweep"):
-        attention_charts.sweeps(FIGURES[:3])
+def test_sweeps_are_no_bars():
+    texts = picture_texts(attention_charts.programs(FIGURES, NORM))
+    assert "ours" in texts and not any("a block" in text for text in texts)
