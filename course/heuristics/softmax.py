@@ -50,15 +50,15 @@ LONGEST = {True: 32_768, False: 16_384}
 #: of four elements that it has at most, up to as many threads as a warp has and beyond, and threads
 #: of all rows up to which few rows have more threads each. Measured on an H200.
 TUNED = {
-    ("aligned", 2): (3, 6, 1 << 16), ("aligned", 4): (3, 4, 1 << 16),
+    ("aligned", 2): (3, 7, 1 << 16), ("aligned", 4): (3, 4, 1 << 16),
     ("shifted", 2): (7, 7, 1 << 17), ("shifted", 4): (7, 7, 1 << 17),
     ("single", 2): (1, 8, 1 << 17), ("single", 4): (1, 4, 13 << 14),
 }  # fmt: skip
 SHIFTED = 5000  # columns from which "shifted" is faster than "single"
-#: A block of up to so many threads has up to so many accesses of such rows: several are then on a
-#: multiprocessor, and one reads while another writes. On an H200, bfloat16 3890x7534: 55 us by 512
-#: threads, 37 by 256.
-SMALL_BLOCK, SMALL_ACCESSES = 256, 10
+#: A block of up to so many threads has up to so many accesses of such rows, by bytes of an element:
+#: several are then on a multiprocessor, and one reads while another writes. On an H200, bfloat16
+#: 3890x7534: 55 us by 512 threads, 37 by 256.
+SMALL_BLOCK, SMALL_ACCESSES = 256, {2: 12, 4: 10}
 FEWEST_THREADS, MOST_THREADS = 2, 1024  # that share a row
 #: Threads of a block, at least; and of more rows than `MANY` threads have: a new block can begin
 #: about every nanosecond.
@@ -136,7 +136,7 @@ def config_for(
     held = reach(columns, access)
     threads = threads_for(held, in_warp, most)
     half = threads // 2
-    if access == "shifted" and half <= SMALL_BLOCK and half * VECTOR * SMALL_ACCESSES >= held:
+    if access == "shifted" and half <= SMALL_BLOCK and half * VECTOR * SMALL_ACCESSES[size] >= held:
         threads = half
     if threads <= WARP and held <= BARRIER:
         return config_of(threads, columns, access, rows)
