@@ -3,7 +3,7 @@
 >>> plan_for(layout, rows, columns, depth, blocks, aligned).method
 'thin'
 
-Times follow from what is counted, each with a factor: fitted to 2,400 plans of 600 drawn shapes, on
+Times follow from what is counted, each with a factor: fitted to 2,700 plans of 900 drawn shapes, on
 an H200, to 11 in a hundred.
 """
 
@@ -155,7 +155,7 @@ def config_for(
 MEGA = 1e-6
 #: Of a launch, more with barriers and tensor maps; few blocks begin beside the launch in front, as
 #: many as fill the GPU wait for it. Of one behind, which adds, of one that copies, and its bytes.
-LAUNCH, TILES, FULL, BEHIND, COPY, COPIED = 1.13, 0.42, 0.88, 1.71, 1.55, 0.493 * MEGA
+LAUNCH, TILES, FULL, BEHIND, COPY, COPIED = 1.13, 0.37, 0.88, 1.71, 1.47, 0.494 * MEGA
 WARPS = 5  # of a thin product that fill a multiprocessor
 #: Of "thin": what a warp waits for in a round, for an access, for one of two and shifted, for those
 #: of eight lines, and for a result at the end.
@@ -163,17 +163,18 @@ ROUND, ACCESS, SHIFT, EIGHT, FINISH = 0.204, 0.0119, 0.0587, 0.442, 2.26e-3
 #: A byte of the matrices, one that warps read; an access, a result of a multiprocessor's warps.
 BYTE, L2_BYTE, ISSUED, LEFT = 0.127 * MEGA, 0.047 * MEGA, 0.566e-3, 1.87e-4
 #: Of tiles by wgmma: a cycle of a step, a step, and where boxes lie outside of a factor, but for
-#: some columns; a column of a tile's end; of a pair of blocks.
-CYCLE, STEP, OUTSIDE, END, MET = 0.517e-3, 0.0275, 0.171, 6.56e-3, 0.278
-SHARED = 0.889  # of shared memory's time, what is seen beside the tensor cores'
+#: some columns; a column of a tile's end; of a pair of blocks; of a warpgroup beside the first, and
+#: a column of its end.
+CYCLE, STEP, OUTSIDE, END, MET, GROUPS, ENDS = 0.48e-3, 0.05, 0.173, 5.17e-3, 0.296, 0.114, 4.16e-3
+SHARED = 0.857  # of shared memory's time, what is seen beside the tensor cores'
 #: A byte that is copied to shared memory; how much more where 128 bytes of a row lie in two lines
 #: of L2, or begin between its sectors. Steps and copies overlap: the power of their norm.
-FETCHED, LINES, CROSSED, NORM = 0.0391 * MEGA, 0.66, 2.55, 1.5
-FAR, OF_SUMS, NEAR = 0.276 * MEGA, 0.238 * MEGA, 45e6  # a byte of memory; what lies in L2
-RESULT, BY_THREADS = 0.181 * MEGA, 0.78 * MEGA  # stored by TMA, or by threads
-NARROW, ROWS = 5.91e-3, 0.0265  # of few columns, a row that TMA stores; of threads, a tile's column
-ADDED, TOGETHER = 1.02, 1.05  # of a cluster's blocks, and how much longer they take
-FINISHED, SUMMED = 1.71 * MEGA, 1.78 * MEGA  # a result that is finished, a partial sum
+FETCHED, LINES, CROSSED, NORM = 0.0436 * MEGA, 0.55, 2.2, 1.5
+FAR, OF_SUMS, NEAR = 0.274 * MEGA, 0.237 * MEGA, 45e6  # a byte of memory; what lies in L2
+BY_THREADS = 0.394 * MEGA  # a result
+NARROW, ROWS = 5.04e-3, 0.0284  # of few columns, a row that TMA stores; of threads, a tile's column
+ADDED, TOGETHER = 1.08, 1.05  # of a cluster's blocks, and how much longer they take
+FINISHED, SUMMED = 1.74 * MEGA, 1.59 * MEGA  # a result that is finished, a partial sum
 WORTH = 0.94  # of the time without a copy that TMA could do without
 SURE = 0.87  # of the time of what TMA stores at once, beside the others'
 
@@ -301,9 +302,10 @@ def _tile_times(p: Sizes, its: Tiles, copied: tuple[bool, bool] = (False, False)
     )
     in_order = waves * -(-steps // its.splits) * (CYCLE * cycles + STEP + OUTSIDE * outside)
     work = (in_order**NORM + (FETCHED * fetched) ** NORM) ** (1 / NORM)
-    work += END * waves * wide + MET * its.paired
+    more = its.consumers - 1
+    work += (END + ENDS * more) * waves * wide + GROUPS * more + MET * its.paired
     if p.aligned[2]:
-        stored = RESULT * results + ADDED * (its.splits > 1)
+        stored = ADDED * (its.splits > 1)
         stored += NARROW * (p.columns < 64) * waves * high * -(-wide // 64)
     else:
         stored = BY_THREADS * results + ROWS * waves * wide
@@ -413,9 +415,14 @@ def partial_plan(p: Sizes) -> Plan:
     What TMA does not take is copied, and what it reads slowly, if that pays.
     """
     its, plans = _tiles(p), []
-    ways = []  # neighbours along the depth are read by lines of a box, others side by side
-    for aligned, more, along in zip(p.aligned, _lines(p), (p.layout != "tn", p.layout == "nt")):
-        ways.append((False, True)[not aligned : 1 + (not aligned or (more > 1 and along))])
+    # neighbours along the depth are read by lines of a box; others side by side, so they are copied
+    # where lines are of 16 bytes alone, beside a factor that memory has
+    ways = []
+    for aligned, more, along, side in zip(
+        p.aligned, _lines(p), (p.layout != "tn", p.layout == "nt"), (p.rows, p.columns)
+    ):
+        must = not aligned or (not along and side <= 8 and _read(p) > NEAR)
+        ways.append((False, True)[must : 1 + (must or (more > 1 and along))])
     for copied in itertools.product(*ways):
         times = _tile_times(p, its, copied)
         for n in np.argsort(times):
