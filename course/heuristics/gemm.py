@@ -144,8 +144,8 @@ def config_for(
         tiles = ceil_div(rows, 64 * consumers) * ceil_div(columns, wide)
         waves = min(ceil_div(tiles, blocks), 3) if splits == 1 else 1
         config = staged_config(consumers, wide, waves, added, splits)
-        has_room = splits == 1 or tiles * splits <= CLUSTERED[splits] * blocks or 1 not in shared_by
-        if has_room and config.stages >= (STAGES[0] if splits == 1 else 1):
+        fits = splits == 1 or tiles * splits <= CLUSTERED[splits] * blocks or 1 not in shared_by
+        if fits and config.stages >= (STAGES[0] if splits == 1 else 1):
             found.append((config, splits))
     return min(found, key=cycles)
 

@@ -54,7 +54,7 @@ WARP_SPECIALISED += [
     (staged_config(2, 256, 3)._replace(**{how: True}), layout, "bfloat16", EPILOGUES[1])
     for how, layout in (("paired", "nt"), ("paired", "nn"), ("by_threads", "nn"))
 ]
-WARP_SPECIALISED += [  # as many registers as three warpgroups have, and two beside a turned end
+WARP_SPECIALISED += [  # as many registers as three warpgroups have, and two beside a transposed one
     (staged_config(*its, 3, **{how: True}), layout, "bfloat16", EPILOGUES[n % 2 + 1])
     for n, (its, how, layout) in enumerate((
         ((3, 192), "by_threads", "nn"), ((3, 176), "swapped", "nt"), ((2, 240), "swapped", "nt"),
