@@ -20,7 +20,7 @@ from numpy import ndarray
 from warpsim.core import number_types
 from warpsim.core.memory import Array
 from warpsim.front.names import typing_error
-from warpsim.ptx.instruction import CONVERGENT, TYPES, Ptx, instruction
+from warpsim.ptx.instruction import CONVERGENT, TYPES, Instruction, Ptx, instruction, named
 from warpsim.ptx.memory import Accesses
 
 LANE = np.arange(32)
@@ -281,34 +281,29 @@ def ldmatrix4_trans(array, index):
     return _ldmatrix(".trans")
 
 
-def _stmatrix(trans: str) -> Ptx:
+def _stmatrix(trans: str) -> Instruction:
     text = f"stmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 [$0], {{$1, $2, $3, $4}};"
-    return Ptx(text, CONVERGENT)
+    also, does = trans.replace(".", "_"), "write what `ldmatrix4{}` reads; needs 9.0."
+    function = named(lambda array, index, x: Ptx(text, CONVERGENT),
+                     f"stmatrix4{also}(array, index, x)", does.format(also))  # fmt: skip
+    how = {"twin": TensorCores.stmatrix, "more": {"transposed": bool(trans)}}
+    return Instruction(function, "halves index u4x4", **how)
 
 
-@instruction("halves index u4x4", twin=TensorCores.stmatrix, more={"transposed": False})
-def stmatrix4(array, index, x):
-    """``stmatrix4(array, index, x)``: write what `ldmatrix4` reads; needs 9.0."""
-    return _stmatrix("")
-
-
-@instruction("halves index u4x4", twin=TensorCores.stmatrix, more={"transposed": True})
-def stmatrix4_trans(array, index, x):
-    """``stmatrix4_trans(array, index, x)``: write what `ldmatrix4_trans` reads; needs 9.0."""
-    return _stmatrix(".trans")
+stmatrix4, stmatrix4_trans = _stmatrix(""), _stmatrix(".trans")
 
 
 # ---------------------------------------------------------------------- numbers of other types
-@instruction("f4 f4", TYPES["u4"], twin=TensorCores.packed, more={"bfloat": False})
-def pack_f16(x, y):
-    """``pack_f16(x, y)``: two float32 as float16, rounded; x in the lower half. Needs 8.0."""
-    return Ptx("cvt.rn.f16x2.f32 $0, $2, $1;")
+def _pack(kind: str, long: str) -> Instruction:
+    does = f"two float32 as {long}, rounded; x in the lower half. Needs 8.0."
+    function = named(
+        lambda x, y: Ptx(f"cvt.rn.{kind}x2.f32 $0, $2, $1;"), f"pack_{kind}(x, y)", does
+    )
+    how = {"twin": TensorCores.packed, "more": {"bfloat": kind == "bf16"}}
+    return Instruction(function, "f4 f4", TYPES["u4"], **how)
 
 
-@instruction("f4 f4", TYPES["u4"], twin=TensorCores.packed, more={"bfloat": True})
-def pack_bf16(x, y):
-    """``pack_bf16(x, y)``: two float32 as bfloat16, rounded; x in the lower half. Needs 8.0."""
-    return Ptx("cvt.rn.bf16x2.f32 $0, $2, $1;")
+pack_f16, pack_bf16 = _pack("f16", "float16"), _pack("bf16", "bfloat16")
 
 
 @instruction("u4", TYPES["f4x2"], twin=TensorCores.unpacked, more={"bfloat": False})
