@@ -62,3 +62,13 @@ def test_rows_that_begin_anywhere_are_stored_by_threads_and_read_in_pairs_where_
     crossing = plan("tn", 344, 5784, 17728, aligned=(True, True, True))  # rows of 688 bytes
     assert crossing.config.paired
     assert not plan("nt", 12608, 3072, 768, aligned=(True, True, True)).config.paired
+
+
+def test_short_sides_are_cut_in_parts_that_leave_little_empty():
+    """On an H200 these took .55, .60 and .71 of cuBLAS's speed in tiles of 128 x 192."""
+    sides = (4032, 264, 13360, "nn"), (280, 15368, 8264, "tn"), (520, 6856, 44801, "tn")
+    for *sizes, layout in sides:
+        aligned = (True, True, True)
+        config = gemm.partial_plan(gemm.Sizes(layout, *sizes, 132, aligned)).config
+        short = min(sizes[:2])
+        assert -(-short // config.columns) * config.columns < 1.1 * short and config.paired
