@@ -384,7 +384,7 @@ class FunctionExercise(Exercise):
     ----------
     reference : callable, optional
         As for `KernelExercise`; returns what the answer must return: an array, a number, a string,
-        a tuple or a dict of those.
+        a tuple of those.
     judge : callable, optional
         Instead of a reference: `judge(answer, **arguments)` returns None where the answer is right,
         else the sentence for the learner.

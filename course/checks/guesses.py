@@ -276,8 +276,6 @@ def _rounded(guess: float, truth: float) -> bool:
 
 def _factor(guess: float, truth: float) -> float:
     """By which factor, 1 or more, a guess is off; infinite if no factor leads to the truth."""
-    if guess == truth:
-        return 1.0
     if guess == 0 or truth == 0 or (guess < 0) != (truth < 0):
         return math.inf
     return max(guess / truth, truth / guess)

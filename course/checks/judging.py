@@ -17,7 +17,7 @@ import numpy as np
 
 from course.checks import ordering
 from course.checks.answers import CANNOT_COMPILE, function_node, plain_function
-from course.checks.exercises import Exercise, FunctionExercise, KernelExercise
+from course.checks.exercises import Exercise, KernelExercise
 from course.checks.functions import judge_function
 from course.checks.kernels import judge_kernel
 from course.checks.repair import repair
@@ -54,10 +54,8 @@ def judge(exercise: Exercise, answer: Any, *, repairs: bool = False) -> Verdict:
             ordering.look_at(exercise, answer)
         if isinstance(exercise, KernelExercise):
             passed = judge_kernel(exercise, answer)
-        elif isinstance(exercise, FunctionExercise):
-            passed = judge_function(exercise, answer)
         else:
-            raise TypeError(f"no judge for exercises of type {type(exercise).__name__}")
+            passed = judge_function(exercise, answer)
     except NotStarted as started:
         message = "Write your code where the stub says `pass`, then run this cell again."
         return Verdict(exercise.name, "not started", "not-started", str(started) or message)

@@ -88,8 +88,6 @@ def _module_text(function: FunctionType | None) -> str:
 
 def _add(function: FunctionType, parts: dict[str, str], called: str) -> None:
     """Add what a function reads to the parts by name, then the function."""
-    if called in parts:
-        return
     if function.__closure__ or function.__name__ != called:
         raise CannotKeep(f"uses a function `{called}` that was made by another one")
     try:
