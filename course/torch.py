@@ -10,8 +10,9 @@ float32, float16 and bfloat16; under autocast `layer_norm` and `softmax` work in
 PyTorch's do. Without a GPU the simulator computes.
 
 Where x requires a gradient and has few elements, up to 32,768 for each multiprocessor of the GPU,
-PyTorch's own operators are called for `softmax`, `layer_norm` without an activation (of up to 4,096
-rows) and the activations that it has: one waits for the host there, which they cost less.
+PyTorch's own operators are called for `softmax`, `layer_norm` without an activation (up to 4,096
+rows) and, up to four times as many, activations that it has: one waits for the host, which they
+cost less.
 
 `torch.library.custom_op` is the short way to the same. PyTorch calls what it makes by way of a
 dozen other functions, which costs the host more than the call itself. So where nothing but
@@ -349,17 +350,18 @@ def _below_autograd(operator: Any, keys: Any, tensors: tuple, options: tuple) ->
 #: H200 these are 4.3 million: of 4,096 rows of 1,024 in float32 a softmax and its gradient take the
 #: host 111 µs of PyTorch's own and 134 of ours, the GPU 38 and 22.
 MOST_HANDED = 2**15 * cuda.get_current_device().MULTIPROCESSOR_COUNT if backend.gpu() else 0
+CHEAP = 4  # times as many of an activation, whose kernels take PyTorch little longer than ours
 FIRST_DEVICE = 0  # a tensor's of the host is -1
 MOST_ROWS = 4096  # of LayerNorm's, whose gradient PyTorch adds up row by row
 _TYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
 
 
-def _is_handed(x: Tensor) -> bool:
-    """Whether PyTorch's own operator is called for a tensor that requires a gradient."""
+def _is_handed(x: Tensor, times: int = 1) -> bool:
+    """Whether PyTorch's own operator is called: a bound `times` as large, gradients required."""
     return (
         not _is_compiling()
         and x.get_device() >= FIRST_DEVICE
-        and 0 < x.numel() <= MOST_HANDED
+        and 0 < x.numel() <= times * MOST_HANDED
         and x.dtype in _TYPES
         and x.is_contiguous()
     )
@@ -532,7 +534,7 @@ def activation(x: Tensor, name: str = "gelu") -> Tensor:
     Small tensors that require a gradient go to PyTorch's own function, if it has one, see
     `MOST_HANDED`: at minus infinity its GELU and SiLU are NaN, ours are -0.
     """
-    if x.requires_grad and name in _OWN and _is_handed(x):
+    if x.requires_grad and name in _OWN and _is_handed(x, CHEAP):
         return _OWN[name](x)
     return ACTIVATION.call((x,), (name,))
 
