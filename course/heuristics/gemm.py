@@ -173,7 +173,9 @@ FETCHED, LINES, CROSSED, NORM = 0.0436 * MEGA, 0.55, 2.2, 1.5
 FAR, OF_SUMS, NEAR = 0.274 * MEGA, 0.237 * MEGA, 45e6  # a byte of memory; what lies in L2
 BY_THREADS = 0.394 * MEGA  # a result
 NARROW, ROWS = 5.04e-3, 0.0284  # of few columns, a row that TMA stores; of threads, a tile's column
-ADDED, TOGETHER = 1.08, 1.05  # of a cluster's blocks, and how much longer they take
+#: Of a cluster's blocks, and how much longer they take; how much longer whole tiles take where a
+#: long result has 8 rows or columns and a factor or it has rows of 16 bytes.
+ADDED, TOGETHER, FEW = 1.08, 1.05, 1.45
 FINISHED, SUMMED = 1.74 * MEGA, 1.59 * MEGA  # a result that is finished, a partial sum
 WORTH = 0.94  # of the time without a copy that TMA could do without
 SURE = 0.87  # of the time of what TMA stores at once, beside the others'
@@ -313,7 +315,9 @@ def _tile_times(p: Sizes, its: Tiles, copied: tuple[bool, bool] = (False, False)
     copies = sum(2 * p.depth * side for side, copy in zip((p.rows, p.columns), copied) if copy)
     sums, far = partial * its.splits, np.where(partial, OF_SUMS, FAR)
     time = TILES + _launched(p, work, blocks, sums, far) + (copies > 0) * COPY + COPIED * copies
-    return time * np.where(~partial & (its.splits > 1), TOGETHER, 1)
+    few = min(p.rows, p.columns) <= 8 and results > 2**15 and steps > 1 and p.layout != "nt"
+    alone = FEW if few else 1
+    return time * np.where(partial, 1, np.where(its.splits > 1, TOGETHER, alone))
 
 
 def _lines(p: Sizes) -> list[float]:

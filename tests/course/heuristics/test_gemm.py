@@ -72,3 +72,10 @@ def test_short_sides_are_cut_in_parts_that_leave_little_empty():
         config = gemm.partial_plan(gemm.Sizes(layout, *sizes, 132, aligned)).config
         short = min(sizes[:2])
         assert -(-short // config.columns) * config.columns < 1.1 * short and config.paired
+
+
+def test_a_long_result_of_eight_rows_is_not_stored_in_whole_tiles():
+    """On an H200 these took 1.4 to 1.7 times what tiles take elsewhere (8x5128x1264: 10.3 us)."""
+    for *sizes, layout in (8, 5128, 1264, "nn"), (12927, 8, 384, "nn"), (8, 10880, 114, "tn"):
+        plan = gemm.plan_for(gemm.Sizes(layout, *sizes, 132, (True,) * 3), ("thin", "partial"))
+        assert plan.method == "thin" or plan.config.partial
