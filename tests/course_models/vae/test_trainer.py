@@ -173,6 +173,7 @@ def test_what_is_padded_stays_zero():
         assert np.array_equal(flat, ParameterLayout(shape).packed(its))
 
 
+@pytest.mark.skipif(backend.gpu() is not None, reason="the simulator is the GPU here")
 def test_a_gpu_without_tf32_takes_plain_cores(monkeypatch):
     monkeypatch.setattr(gpus, "_chosen", TURING)
     shape = VAEShape(4, 4, 4)
