@@ -262,9 +262,10 @@ for name in ("tiled", "column"):
 # 8×8 pixels in each thread: 16 reads for 64 FMA. A block of 256 threads, 16 across and 16 down,
 # then computes 128×128 pixels. Each sum needs a register, and so do the 16 numbers.
 #
-# `@cuda.jit(max_registers=128)` asks the compiler for 128 registers a thread at most. An SM's 65,536
-# are then enough for two blocks, and while one waits at a barrier, the other one works. If a thread
-# needs more than it gets, the compiler **spills** sums to memory, in the innermost loop. Avoid that.
+# `@cuda.jit(max_registers=128)` asks the compiler for 128 registers a thread at most. An SM's
+# 65,536 are then enough for two blocks, and while one waits at a barrier, the other one works. If a
+# thread needs more than it gets, the compiler **spills** sums to memory, in the innermost loop.
+# Avoid that.
 
 # %% [markdown]
 # ### Exercise: the outer product
@@ -1151,8 +1152,8 @@ for part in sorted(times, key=lambda part: -np.median(times[part])):
 # %% [markdown]
 # The order of the FMA is worth more than the compact tile! No count tells that. It was **tuned**:
 # many variants were tried, on a GPU, and the fastest was kept. It goes two columns at a time, in
-# zigzag, so that an FMA shares a factor with the one before it, which need not be read from its
-# register again. And `fastmath` gains nothing.
+# zigzag. So an FMA shares a factor with the one before it, which need not be read from its register
+# again. And `fastmath` gains nothing.
 #
 # On a GPU, climb the rest yourself, one change at a time, each beside the kernel before it. Take
 # the order in `multiply` from the package's, then `int32` indices, then bands (`row_group_tile`).

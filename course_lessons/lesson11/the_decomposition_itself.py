@@ -819,8 +819,8 @@ print(
 )
 
 # %% [markdown]
-# That repairs any number of vectors, and costs a QR decomposition of a whole matrix. In matrices of
-# up to 128 columns, which lie in shared memory, the package completes them one by one
+# That repairs any number of vectors, and costs a QR decomposition of a whole matrix. Matrices of up
+# to 128 columns lie in shared memory. There the package completes vectors one by one
 # (**Gram–Schmidt**): take a vector, subtract what lies along all others, normalise. It subtracts
 # **twice**, as rounding leaves a little of it the first time. Larger ones go through a QR
 # decomposition.

@@ -38,7 +38,7 @@ wrong("out-of-bounds", "photo[37, 4]", "Line 5 decides", "37 x 5")(
     {"inside and row < out.shape[0]": "inside"}
 )
 wrong("out-of-bounds", "photo[37, 4]")({"row < out": "row <= out"})
-wrong("unwritten-output", "Each pixel of out needs its thread")({"row < out.shape[0]": "row < out.shape[0] - 1"})
+wrong("unwritten-output", "Each pixel of out needs its thread")({"row < out": "row + 1 < out"})
 right({"inside and row < out.shape[0]": "inside & (row < photo.shape[0])"})
 
 # --- rebuild ---------------------------------------------------------------------------------
