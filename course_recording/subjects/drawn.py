@@ -14,6 +14,7 @@ that it hands to a library, in a row "handed over", does not count.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import statistics
@@ -45,6 +46,7 @@ SECONDS = 0.006  # of a round and a call: 14 rows of 64 shapes and their peers i
 SLOW = 20.0  # times the fastest first call: such a peer is timed no further; where calls wait:
 SLOW_ALONE, ALONE, HEAD_START = 5.0, 100.0, 0.2  # [ms] of all calls that wait; of work before one
 LIMITS = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
+COMPILED = 64  # programs of a function by torch.compile: behind the eighth it would run as written
 SIXTEEN_BITS, FLOATS = ("float16", "bfloat16"), ("float32", "float16", "bfloat16")
 OURS, BEST = "ours", "best peer / ours"
 
@@ -73,6 +75,7 @@ def run(bench):
     torch = bench.peer("torch")
     if not torch:
         return
+    torch._dynamo.config.recompile_limit = COMPILED
     for name in bench.parts(FUNCTIONS):
         rng = np.random.default_rng([bench.seed, zlib.crc32(name.encode())])
         torch.manual_seed(bench.seed)
@@ -224,15 +227,14 @@ def _product(rng, bench, torch, extra=False) -> Drawn | None:
         )  # fmt: skip
     bias = _random(torch, n, dtype=dtype)
 
-    def activated(sums):
-        tanh = "tanh" if function == "gelu tanh" else "none"
-        return torch.nn.functional.gelu(sums, approximate=tanh) if function else sums
-
     def error(out):
-        sums = left[:64].double() @ right.double() + bias.double()
-        return _relative(torch, out[:64], activated(sums))
+        right64, left64 = right.double(), left[:64].double()
+        return _relative(torch, out[:64], _linear(bias.double(), left64, right64, function))
 
-    peers = {"addmm, activation": lambda: activated(torch.addmm(bias, left, right))}
+    given = bias, left, right, function
+    peers = {"addmm, activation": lambda: _linear(*given)}
+    if function:
+        peers["compiled"] = lambda: _compiled_linear()(*given)
     if function == "gelu tanh":
         peers["_addmm_activation"] = lambda: torch._addmm_activation(
             bias, left, right, use_gelu=True
@@ -241,6 +243,20 @@ def _product(rng, bench, torch, extra=False) -> Drawn | None:
         f"{m}x{n}x{k} {layout} {function}".strip(), dtype,
         lambda: gemm(a, b, layout, bias, function), peers, error, LIMITS[dtype],
     )  # fmt: skip
+
+
+def _linear(bias: Any, left: Any, right: Any, function: str) -> Any:
+    import torch
+
+    sums, tanh = torch.addmm(bias, left, right), "tanh" if function == "gelu tanh" else "none"
+    return torch.nn.functional.gelu(sums, approximate=tanh) if function else sums
+
+
+@functools.cache
+def _compiled_linear() -> Call:
+    import torch
+
+    return torch.compile(_linear, dynamic=True)
 
 
 def _attention(rng, bench, torch, most) -> Drawn | None:
@@ -377,10 +393,10 @@ def _transpose(rng, bench, torch) -> Drawn | None:
     if 8 * m * n > MOST_BYTES:
         return None
     x = _random(torch, m, n)
-    peers = {"PyTorch": lambda: x.t().contiguous()}
+    peers = {"PyTorch": lambda: x.t().clone(memory_format=torch.contiguous_format)}
     if cupy := bench.peer("cupy"):
         there = cupy.asarray(x)
-        peers["CuPy"] = lambda: cupy.ascontiguousarray(there.T)
+        peers["CuPy"] = lambda: there.T.copy()
     return Drawn(
         f"{m}x{n}", "float32", lambda: transpose(x), peers,
         lambda out: float((out != x.t()).sum()), 0.0,

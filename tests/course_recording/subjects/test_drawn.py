@@ -50,7 +50,9 @@ def test_what_is_handed_over_is_listed_and_counts_nowhere(monkeypatch):
     problems = [drawn.Drawn(n, "", None, {}, None, 0, handed=n == "8") for n in "789"]
     bench.seed, bench.parts = 1, list
     bench.peer = lambda _: SimpleNamespace(
-        manual_seed=nothing, cuda=SimpleNamespace(empty_cache=nothing)
+        manual_seed=nothing,
+        cuda=SimpleNamespace(empty_cache=nothing),
+        _dynamo=SimpleNamespace(config=bench),
     )
     monkeypatch.setattr(drawn, "FUNCTIONS", {"svd": lambda *_: problems})
     monkeypatch.setattr(drawn, "_measured", lambda *its: {"time": 0.5 if its[2].handed else 2.0})
