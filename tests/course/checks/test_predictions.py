@@ -28,7 +28,7 @@ def verdict_of(guess, measured, **rule):
     return outcome_of(guess, measured, **rule).verdict
 
 
-# --- noting and meeting --------------------------------------------------------------------------
+# --- guesses and answers -------------------------------------------------------------------------
 
 
 def test_guess_is_shown_beside_what_came_out(predictor):

@@ -271,16 +271,14 @@ def test_padding_flattens_the_stack_of_a_transpose(width, wavefronts):
     assert count_of(report, "tile[x, y]").wavefronts == wavefronts * 128
 
 
-def test_atomics_say_how_many_lanes_meet():
+def test_atomics_say_how_many_lanes_have_an_address():
     values = np.random.default_rng(1).integers(0, 16, 64)
     report = trace(histogram, 1, 64, values, np.zeros(16, np.int32))
-    meeting = np.bincount(values[:32])
-    title = (
-        f"{np.count_nonzero(meeting)} addresses for 32 lanes; up to {meeting.max()} at one address"
-    )
+    lanes = np.bincount(values[:32])
+    title = f"{np.count_nonzero(lanes)} addresses for 32 lanes; up to {lanes.max()} at one address"
     words = texts(report.show(7))
     assert any(word.endswith(title) for word in words)
-    assert str(meeting.max()) in words
+    assert str(lanes.max()) in words
 
 
 # --- all accesses, and errors --------------------------------------------------------------------
