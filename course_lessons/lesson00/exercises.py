@@ -117,7 +117,7 @@ def _numbers(n, block):
 
 def _some_numbers(rng):
     block = extent(rng, 1, 300)
-    return _numbers(block * extent(rng, 1, 40), block)
+    return _numbers(block * extent(rng, 1, 900), block)
 
 
 LessonKernel.declare(
@@ -156,7 +156,7 @@ LessonKernel.declare(
     outputs=("out",),
     reference=lambda a, x, y: a * x + y,
     cases=[scale_add_case(n, block=block) for n, block in ((256, 64), (3, 32), (1031, 128))],
-    drawer=lambda rng: scale_add_case(extent(rng, 1, 3000), extent(rng, 1, 300), low=-3),
+    drawer=lambda rng: scale_add_case(extent(rng, 1, 140_000), extent(rng, 5, 300), low=-3),
     tolerance=SCALE_ADD_ROUNDING,
     hints={
         "wrong-result": "The formula for one element is a * x[i] + y[i]; a is one number.",

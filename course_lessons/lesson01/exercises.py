@@ -32,7 +32,7 @@ def _numbers(n, block, spare=0, low=1):
 
 def _some_numbers(rng):
     spare = int(rng.integers(3))
-    return _numbers(extent(rng, 1, 3000), extent(rng, 1, 300), spare, low=-5)
+    return _numbers(extent(rng, 1, 140_000), extent(rng, 5, 300), spare, low=-5)
 
 
 LessonKernel.declare(

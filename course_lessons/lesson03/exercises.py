@@ -211,7 +211,8 @@ def _some_figures(rng):
     for number in range(rng.integers(8, 24)):
         work = _some_work(rng, *gpu)
         milliseconds = _least(*work, *gpu)[0] * np.exp(rng.choice([0.03, 0.5]) * rng.normal())
-        figures.append((f"kernel {number}", *work, float(milliseconds)))
+        name = f"{rng.choice(['', 'My ', ' '])}kernel {number}"
+        figures.append((name, *work, float(milliseconds)))
     work = _few_operations(*gpu)
     figures.insert(rng.integers(len(figures)), ("kernel", *work, _least(*work, *gpu)[0] * 0.99))
     return _figures(figures, *gpu)

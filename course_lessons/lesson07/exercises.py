@@ -6,7 +6,7 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Tolerance
 from course.checks.verdicts import brief
-from course_lessons.cases import places, table, told
+from course_lessons.cases import extent, places, table, told
 from course_lessons.lesson07 import suspects
 
 # --- a row of the timeline ------------------------------------------------------------------------
@@ -22,8 +22,8 @@ def _union(spans):
 
 
 def _any_spans(rng, apart=False):
-    """Up to 7 spans in any order, in quarters of a millisecond; they may touch."""
-    times = rng.integers(0, 80, (int(rng.integers(8)), 2)) / 4
+    """Up to 40 spans in any order, in quarters of a millisecond; they may touch."""
+    times = rng.integers(0, 80, (extent(rng, 1, 41) - 1, 2)) / 4
     if apart:
         times = np.sort(times, axis=None).reshape(-1, 2)
     return [tuple(span) for span in rng.permutation(np.sort(times)).tolist()]

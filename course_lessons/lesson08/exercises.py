@@ -226,10 +226,10 @@ _OTHER_ORDER = [
 
 
 def _cells(rng):
-    """Cells that count and print; saved is that, or what another order gave, but a letter."""
+    """Cells that count and print; saved is that, or of another order, but for some letters."""
     kinds = [
         "b += {0}\nprint('b =', b)",
-        "print(b, {0})",
+        "print(b, '=' * 70, {0})",
         "b = {0}",
         "c = b\nprint('c is', c, {0})",
     ]
@@ -240,10 +240,11 @@ def _cells(rng):
     texts, names = [""] * n, {}
     for place in order:
         texts[place] = printed(sources[place], names)
-    place = rng.integers(n)
-    text = texts[place]
-    others = [text, "1" + text, text[1:], text[:-2] + text[-1:], text[:-1], text.swapcase()]
-    texts[place] = others[rng.integers(len(others))]
+    for place in rng.integers(n, size=rng.integers(n)):
+        text = texts[place]
+        others = ["1" + text, text[1:], text[:-2] + text[-1:], text[:-1], text.swapcase()]
+        others.append(text.replace(" ", ""))
+        texts[place] = others[rng.integers(len(others))]
     return fixed(count(n, "cell"), cells=[*zip(sources, texts, strict=True)])
 
 

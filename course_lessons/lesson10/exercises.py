@@ -49,7 +49,7 @@ LessonKernel.declare(
         _sums(3, 7),
         _sums(32, 256, measured=True),
     ],
-    drawer=lambda rng: _sums(extent(rng, 1, 70), int(rng.integers(1, 1100))),
+    drawer=lambda rng: _sums(extent(rng, 1, 70), extent(rng, 1, 2100)),
     drawn=5,
     tolerance=Tolerance(
         1,
@@ -224,7 +224,7 @@ def row_case(
 
 
 def _drawn_rows(rng):
-    sizes, spread = (extent(rng, 1, 12), int(rng.integers(1, 600))), 10 ** rng.uniform(-1, 1.3)
+    sizes, spread = (extent(rng, 1, 12), extent(rng, 1, 2100)), 10 ** rng.uniform(-1, 1.3)
     middle, outlier = (int(number) for number in rng.choice([0, 200, -2000], 2))
     return row_case(*sizes, spread, middle, order=int(rng.integers(-1, 2)), outlier=outlier)
 

@@ -85,7 +85,7 @@ def _backward_case(rows, columns, spread=1.0, measured=False, of_dy=1.0):
 
 
 def _any_backward(rng):
-    rows, columns = extent(rng, 1, 12), extent(rng, 1, 1200)
+    rows, columns = extent(rng, 1, 12), extent(rng, 1, 2100)
     return _backward_case(rows, columns, rng.uniform(0, 8), of_dy=10 ** rng.uniform(-9, 3))
 
 

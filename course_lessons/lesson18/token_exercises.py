@@ -98,7 +98,7 @@ def _tokens(name, rows, columns, mean=0.0, spread=1.0, measured=False):
 
 
 def _any_tokens(rng):
-    rows, columns = extent(rng, 1, 13), extent(rng, 1, 900)
+    rows, columns = extent(rng, 1, 13), extent(rng, 1, 2100)
     spread = 10.0 ** rng.integers(-5, 4)
     mean = spread * rng.choice([0, 0, -3, 60], (rows, 1))
     return _tokens(f"{rows} x {columns}, spread about {spread:g}", rows, columns, mean, spread)

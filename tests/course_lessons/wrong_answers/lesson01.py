@@ -26,6 +26,7 @@ wrong("typing", "cannot run this, though Numba may", "call of range", "compare: 
 wrong("wrong-result", "Line 4 decides")({"x[i] * x[i]": "i * i"})
 wrong("typing", "^ is no power")({"x[i] * x[i]": "x[i] ^ 2"})
 wrong("wrong-result", "It holds x, unchanged|square roots of the right")({" * x[i]": ""})
+wrong("wrong-result", "drawn")({"x[i] *": "x[i % 65536] *"})
 right("i = cuda.grid(1)\nif i < x.size:\n    out[i] = x[i] ** 2")
 right("i = cuda.grid(1)\nif i < x.size:\n    out[i] = math.pow(float64(x[i]), 2.0)")
 
@@ -57,6 +58,7 @@ wrong("unwritten-output", "1 element,", "out[0]")(
     "i = cuda.grid(1)\nif i < x.size - 1:\n    out[i + 1] = x[i]\nif i == 1:\n    out[0] = 0"
 )
 wrong("out-of-bounds", "reads x[8]", "Every index needs its own guard")({"i - 1": "i + 1"})
+wrong("wrong-result", "drawn")({"x[i - 1]": "x[(i - 1) % 65536]"})
 right({" == 0:\n        out[0] = 0\n    elif i": "", "i - 1]": "i - 1] if i > 0 else float32(0)"})
 
 

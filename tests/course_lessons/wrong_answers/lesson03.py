@@ -122,21 +122,14 @@ right('return max((bytes / bandwidth / 1e6, "memory"), (operations / rate / 1e9,
 # --- impossible-figures ----------------------------------------------------------------------
 
 wrong, right = answers_to("impossible-figures")
-wrong("wrong-result", "'my matmul'", "not in your list")(
-    "return [name for name, bytes, operations, milliseconds in figures if bytes / "
-    "milliseconds / 1e6 > bandwidth]"
-)
-wrong("wrong-result", "'better copy'", "Line 2 decides")(
-    "return [name for name, bytes, operations, milliseconds in figures if bytes / "
-    "milliseconds / 1e6 > bandwidth and operations / milliseconds / 1e9 > rate]"
-)
+wrong("wrong-result", "'my matmul'", "not in your list")({"operations / rate": "0 / rate"})
+wrong("wrong-result", "'better copy'", "Line 4 decides")({"max(": "min("})
 wrong("wrong-result", "none of the names")(
     "return [name for name, (_, operations, milliseconds, found) in "
     "enumerate(figures) if operations / found / 1e6 > bandwidth]"
 )
 wrong("wrong-result", "'image of 16 layers'", "One roof is enough")(
-    "return [name for name, bytes, operations, milliseconds in figures if "
-    "milliseconds < bytes / bandwidth / 1e6 + operations / rate / 1e9]"
+    {"max(": "sum([", "-9)": "-9])"}
 )
 wrong("wrong-result", "'fast image' is 2 times in your list")(
     "found = [name for name, bytes, operations, milliseconds in figures if bytes / "
@@ -181,6 +174,7 @@ wrong("wrong-result", "('better copy', 536870912, 0, 0.1235) is none of")(
     {"return found": "return [figure for figure in figures if figure[0] in found]"}
 )
 wrong("wrong-result", "'copy', in 138 µs", "It is possible, but")({"< max": "< 2 * max"})
+wrong("wrong-result", "none of the names")({"append(name": "append(name.lower()"})
 right(
     {"found = []": "found = set()", "* 1e-6": "/ 1000000.0"},
     {"* 1e-9": "/ 1000000000.0", "append": "add"},

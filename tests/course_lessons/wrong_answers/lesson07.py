@@ -28,6 +28,7 @@ def busy_by_merging(spans):
 
 right("spans = list(spans)\nspans.sort()\nreturn busy_by_merging(spans)")
 wrong("wrong-result", "right is 7.499", base=busy_by_merging)({"[1]:": "[1] + 0.1:"})
+wrong("wrong-result", "right is")({"sorted(spans)": "sorted(spans)[:8]"})
 wrong("input-modified", "belongs to the caller")("spans.sort()\nreturn busy_by_merging(spans)")
 wrong("wrong-result", "result is 7, right is 7.499")(
     "return len({t for start, end in spans for t in range(int(start), int(end))})"
@@ -52,6 +53,7 @@ wrong("raised", "may be empty")({"total = 0.0": "total = 0.0 * first[0][0] * sec
 wrong("wrong-shape", "One number")(
     "return [max(0.0, min(a[1], b[1]) - max(a[0], b[0])) for a in first for b in second]"
 )
+wrong("wrong-result", "each span of the other")({"in first": "in first[:8]"})
 right(
     "b = [busy_by_merging(a) for a in (first, second, first + second)]\nreturn b[0] + b[1] - b[2]"
 )

@@ -218,6 +218,8 @@ wrong("wrong-result", "Places are whole numbers")(
     "names = {}\nreturn [source for source, saved in cells if printed(source, names) != saved]"
 )
 wrong("wrong-result", "does not print what is saved")({"return found": "return []"})
+wrong("wrong-result")({"names) != saved": "names)[:60] != saved[:60]"})
+wrong("wrong-result")({"!= saved": '.replace(" ", "") != saved.replace(" ", "")'})
 
 
 right(

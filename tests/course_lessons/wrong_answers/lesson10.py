@@ -65,6 +65,7 @@ wrong("race", "One lane of each warp stores, at out[row]")({"[row]": "[lane]"})
 wrong("barrier-divergence", "a warp needs no cuda.syncthreads()")(
     {"step)": "step)\n            cuda.syncthreads()"}
 )
+wrong("wrong-result", "drawn")({"x.shape[1]": "min(x.shape[1], 1024)"})
 right({"shfl_xor_sync": "shfl_up_sync", "== 0:": "== 31:"})
 right({"(ALL,": "(-1,"})
 
