@@ -1,8 +1,18 @@
 """Threads and loads of functions of each element, by how many elements there are."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 VECTOR = 4  # elements of an access
+
+
+class ElementProblem(NamedTuple):
+    """What decides between the steps of a function of each element, of one array or two."""
+
+    size: int
+    dtype: str
+    aligned: bool  # four elements can be accessed at once
+    name: str
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,20 @@ HELD, NARROW = 256, 200
 HELD_WIDE = 192
 
 
+class HeadsProblem(NamedTuple):
+    """What decides between the steps."""
+
+    batch: int
+    tokens: int
+    heads: int
+    size: int
+    aligned: bool  # images, tokens and heads begin at multiples of 16 bytes in q, k and v
+    contiguous: bool  # there a token's heads lie side by side, and images one after another
+    stores_four: bool  # the output begins at a multiple of 8 bytes
+
+    keys_and_values = property(lambda self: 4 * self.tokens * self.size)  # bytes, of a head
+
+
 class Config(NamedTuple):
     """How a block works."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from course import backend
 
 _NUMBA = (0, 30)  # compiles for "sm_90a"
@@ -27,6 +30,18 @@ def shared_memory_limit() -> tuple[int, bool]:
 def multiprocessors() -> int:
     """Of the current GPU; those of an H200 where the simulated one does not say."""
     return int(getattr(backend.cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
+
+
+def row_limit(most: Callable[[bool], int]) -> Callable[[Any], str]:
+    """The refusal of a step whose rows have at most so many elements, aligned or not."""
+
+    def refusal(problem: Any) -> str:
+        limit = most(problem.aligned)
+        if problem.columns <= limit:
+            return ""
+        return f"holds rows of at most {limit:,} elements, and these have {problem.columns:,}"
+
+    return refusal
 
 
 def hopper_refusal() -> str:

@@ -7,7 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from course.heuristics.device import ceil_div, multiprocessors, round_up, shared_memory_limit
+from course.heuristics.device import (
+    ceil_div,
+    hopper_refusal,
+    multiprocessors,
+    round_up,
+    row_limit,
+    shared_memory_limit,
+)
 
 WARP = 32
 EIGHT = 8  # elements of 16 bits of an access of 16 bytes
@@ -278,12 +285,35 @@ def longest_in_cluster(aligned: bool) -> int:
     return CLUSTER_BLOCKS[-1] * CLUSTER_THREADS * CLUSTER_ELEMENTS[aligned]
 
 
+beyond_clusters = row_limit(longest_in_cluster)
+
+
+def no_cluster(problem: NormProblem) -> str:
+    """Why no cluster can have a row, in words; "" if one can."""
+    if too_long := beyond_clusters(problem):
+        return too_long
+    if not problem.shared_limit[1]:  # that of a GPU before compute capability 8.0
+        return "needs compute capability 9.0"
+    return hopper_refusal()
+
+
 # --- gradients ------------------------------------------------------------------------------------
 
 BACKWARD_SHORT = 256  # columns up to which a block has several rows; their sums take registers, too
 BACKWARD_THREADS = 512  # of a row, at most
 BACKWARD_ELEMENTS = {True: (8, 16), False: (8,)}
 BACKWARD_BLOCKS = 4  # for each multiprocessor: they are persistent
+
+
+class BackwardProblem(NamedTuple):
+    """What decides between the steps of the gradients."""
+
+    rows: int
+    columns: int
+    variant: Variant  # what a kernel in registers is compiled for, but for its unguarded parts
+    parameters: bool  # whether dgamma and dbeta are wanted
+
+    aligned = property(lambda self: self.variant.aligned)
 
 
 def backward_config(columns: int, aligned: bool = True) -> RowConfig:
@@ -322,6 +352,25 @@ def by_clusters(problem: NormProblem) -> bool:
         not problem.aligned or problem.rows < 2 * multiprocessors()
         or (large and problem.columns <= SHORT_IN_CLUSTERS)
     )  # fmt: skip
+
+
+def both_refusal(problem: NormProblem) -> str:
+    """Why a row's part cannot be copied to shared memory, in words; "" if it can."""
+    columns, most = problem.columns, longest_split(problem.shared_limit[0], not problem.aligned)
+    wrong = (
+        "the GPU's compute capability is below 8.0" if not problem.shared_limit[1]
+        else f"the elements are {problem.dtype}, not float32" if problem.dtype != "float32"
+        else "rows have gaps between them, or begin at no multiple of 16 bytes" if not problem.whole
+        else f"{columns:,} is no multiple of 4 and below {SHIFTED:,}"
+        if not problem.aligned and columns < SHIFTED
+        else f"a block's registers and shared memory hold {most:,}" if columns > most else ""
+    )  # fmt: skip
+    if not wrong:
+        return ""
+    return (
+        f"cannot copy these rows of {columns:,} elements to shared memory four at a time, since "
+        f"{wrong}"
+    )
 
 
 def best(problem: NormProblem, has: Callable[[str], bool]) -> str:

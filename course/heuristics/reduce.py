@@ -1,12 +1,20 @@
 """Threads, loads and blocks of sums and maxima, by the GPU and by how many elements there are."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from course.backend import cuda
 from course.heuristics.device import ceil_div
 
 WARP, VECTOR = 32, 4  # lanes of a warp, elements of an access
 ALONE = 16_384  # elements that one block combines sooner than several find out which is the last
+
+
+class ReductionProblem(NamedTuple):
+    """What decides between the steps of a reduction."""
+
+    size: int
+    aligned: bool  # four elements can be accessed at once
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from course.heuristics.device import ceil_div, multiprocessors
+from course.heuristics.device import ceil_div, hopper_refusal, multiprocessors, row_limit
 
 VECTOR, WARP = 4, 32  # elements of an access, lanes of a warp
 
@@ -189,14 +189,23 @@ def cluster_config(columns: int, access: str, *_: int) -> SoftmaxConfig:
     return SoftmaxConfig(blocks * threads, 1, ceil_div(held, blocks * threads * VECTOR), blocks)
 
 
+#: Why a row does not fit a block's registers, in words, or those of a cluster.
+too_long = row_limit(LONGEST.get)
+beyond_clusters = row_limit({True: MOST_IN_CLUSTER, False: MOST_IN_CLUSTER - (VECTOR - 1)}.get)
+
+
+def no_cluster(problem: RowProblem) -> str:
+    """Why no cluster can have a row, in words; "" if one can."""
+    return beyond_clusters(problem) or hopper_refusal()
+
+
 def best(problem: RowProblem, clusters: bool) -> str:
     """The step that "auto" takes; `clusters`: whether they can be had."""
-    too_long = problem.columns > LONGEST[problem.aligned]
     blocks = 8 if problem.size == 2 and problem.columns <= NARROW else 4
     few = blocks * problem.rows <= multiprocessors() and problem.columns > LONG
-    if clusters and (few or too_long):
+    if clusters and (few or too_long(problem)):
         return "clusters"
-    return "online" if too_long else "registers"
+    return "online" if too_long(problem) else "registers"
 
 
 # --- the gradient ---------------------------------------------------------------------------------

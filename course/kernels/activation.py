@@ -18,14 +18,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba import float32, int32, int64
 
 from course.backend import cuda
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
-from course.heuristics.activation import ActivationConfig, config_for
+from course.heuristics.activation import ActivationConfig, ElementProblem, config_for
 from course.kernels.arrays import NUMBA_TYPES, VECTOR, Array, alike, are_aligned, flat
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
 from warpsim.ptx import grid_dependency_wait, load4, store4
@@ -221,12 +221,18 @@ def unchanged(x):
     return x
 
 
-def function_of(activation: str | None) -> Callable:
-    """The device function of an activation's name; ValueError says which there are."""
+@cuda.jit(device=True)
+def as_it_is(grad, x):
+    """The gradient of no activation."""
+    return grad
+
+
+def function_of(activation: str | None, backward: bool = False) -> Callable:
+    """The device function of an activation's name, or its gradient; ValueError for another name."""
     if activation is None:
-        return unchanged
+        return as_it_is if backward else unchanged
     require_choice(activation, "activation", FUNCTIONS)
-    return FUNCTIONS[activation][0]
+    return FUNCTIONS[activation][backward]
 
 
 # --- the kernels ----------------------------------------------------------------------------------
@@ -349,19 +355,10 @@ def multiply(a, b, out):
 # --- the ladders ----------------------------------------------------------------------------------
 
 
-class ElementProblem(NamedTuple):
-    """What decides between the steps of a function of each element, of one array or two."""
-
-    size: int
-    dtype: str
-    aligned: bool  # four elements can be accessed at once
-    name: str
-
-    @classmethod
-    def of(cls, *arrays: Array, name: str) -> ElementProblem:
-        """Of flat arrays on the device, the last of which receives the result."""
-        its = arrays[-1]
-        return cls(its.size, name_of(its.dtype), are_aligned(*arrays), name)
+def _problem_of(*arrays: Array, name: str) -> ElementProblem:
+    """Of flat arrays on the device, the last of which receives the result."""
+    its = arrays[-1]
+    return ElementProblem(its.size, name_of(its.dtype), are_aligned(*arrays), name)
 
 
 def _between(problem: ElementProblem) -> str:
@@ -381,7 +378,7 @@ def _ladder(function: str, backward: bool) -> Ladder:
 
     steps = {"each": Step(by_each), "wide": Step(by_four, _between)}
     return Ladder(
-        function, ElementProblem.of, steps, lambda problem: "wide" if problem.aligned else "each"
+        function, _problem_of, steps, lambda problem: "wide" if problem.aligned else "each"
     )
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import float32, int32, int64, uint32
@@ -25,7 +25,13 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import workspace
-from course.heuristics.reduce import CONFIGS, ReductionConfig, config_for, last_block_config
+from course.heuristics.reduce import (
+    CONFIGS,
+    ReductionConfig,
+    ReductionProblem,
+    config_for,
+    last_block_config,
+)
 from course.kernels.arrays import VECTOR, Array, are_aligned, checked, flat
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, multiprocessors, require_choice
 from course.kernels.warps import WARP, over_lanes
@@ -324,15 +330,8 @@ def last_block(kind: Kind, config: ReductionConfig, aligned: bool) -> Callable:
 # --- the ladder -----------------------------------------------------------------------------------
 
 
-class ReductionProblem(NamedTuple):
-    """What decides between the steps of a reduction."""
-
-    size: int
-    aligned: bool  # four elements can be accessed at once
-
-    @classmethod
-    def of(cls, x: Array, out: Array, kind: str) -> ReductionProblem:
-        return cls(x.size, are_aligned(x))
+def _problem_of(x: Array, out: Array, kind: str) -> ReductionProblem:
+    return ReductionProblem(x.size, are_aligned(x))
 
 
 def _nothing_at(out: Array, kind: str) -> Launch:
@@ -368,7 +367,7 @@ def _last_block(problem: ReductionProblem, x: Array, out: Array, kind: str) -> l
 
 LADDER = Ladder(
     "reduction",
-    ReductionProblem.of,
+    _problem_of,
     {
         "atomics": _one_each(atomics),
         "tree": _one_each(tree),

@@ -24,6 +24,7 @@ from course.heuristics.device import ceil_div as ceil_div
 from course.heuristics.device import hopper_refusal as hopper_refusal
 from course.heuristics.device import multiprocessors as multiprocessors
 from course.heuristics.device import round_up as round_up
+from course.heuristics.device import row_limit as row_limit
 from course.heuristics.device import shared_memory_limit as shared_memory_limit
 
 AUTO = "auto"  # the method that takes what is best for the problem
@@ -40,18 +41,6 @@ def require_choice(value: str, what: str, choices: Iterable[str]) -> str:
 def _takes_all(problem: Any) -> str:
     """The refusal of a step that takes every problem."""
     return ""
-
-
-def row_limit(most: Callable[[bool], int]) -> Callable[[Any], str]:
-    """The refusal of a step whose rows have at most so many elements, aligned or not."""
-
-    def refusal(problem: Any) -> str:
-        limit = most(problem.aligned)
-        if problem.columns <= limit:
-            return ""
-        return f"holds rows of at most {limit:,} elements, and these have {problem.columns:,}"
-
-    return refusal
 
 
 Launches = Callable[..., list[Launch]]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,10 +25,10 @@ from course import backend
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of, workspace
-from course.heuristics.attention import WIDE, Config, config_for
+from course.heuristics.attention import WIDE, Config, HeadsProblem, config_for
 from course.heuristics.device import ceil_div, hopper_refusal, multiprocessors, shared_memory_limit
 from course.kernels import softmax
-from course.kernels.arrays import MOST, Array, address_of, in_order, seen_as
+from course.kernels.arrays import MOST, Array, address_of, holds, in_order, seen_as
 from course.kernels.attention import first_steps, online
 from course.kernels.attention.warpgroups import warpgroups
 from course.kernels.gemm.half import HALF_TYPES
@@ -41,11 +41,9 @@ SIZES = (32, 64, 80, 96, 128)  # of a head
 def result(q: ArrayFacts, k: ArrayFacts, v: ArrayFacts, scale: float | None, method: str) -> Result:
     """Shape and type of the output, of what is right."""
     require_choice(method, "method", LADDER.names)
+    holds(q, "q", *HALF_TYPES)
     for array, name in ((q, "q"), (k, "k"), (v, "v")):
-        if array.dtype not in HALF_TYPES or array.dtype != q.dtype:
-            raise TypeError(
-                f"{name} holds {name_of(array.dtype)}; q, k and v must all hold float16 or bfloat16"
-            )
+        holds(array, name, q.dtype)
         if array.ndim != 4 or array.shape != q.shape:
             raise ValueError(
                 f"{name} has the shape {array.shape}; q, k and v must have the same one, "
@@ -61,33 +59,16 @@ def result(q: ArrayFacts, k: ArrayFacts, v: ArrayFacts, scale: float | None, met
     return (batch, tokens, heads * size), q.dtype
 
 
-class HeadsProblem(NamedTuple):
-    """What decides between the steps."""
-
-    batch: int
-    tokens: int
-    heads: int
-    size: int
-    aligned: bool  # images, tokens and heads begin at multiples of 16 bytes in q, k and v
-    contiguous: bool  # there a token's heads lie side by side, and images one after another
-    stores_four: bool  # the output begins at a multiple of 8 bytes
-
-    @classmethod
-    def of(cls, q: Array, k: Array, v: Array, out: Array, scale: Any = None) -> HeadsProblem:
-        """That of device arrays; ValueError for strides that no step takes."""
-        in_order(out, "out")
-        (batch, tokens, heads, size), aligned, contiguous = q.shape, True, True
-        for array, name in ((q, "q"), (k, "k"), (v, "v")):
-            image, token, head, element = array.strides
-            if element != array.dtype.itemsize:
-                raise ValueError(
-                    f"{name} has the strides {tuple(array.strides)} bytes; the numbers of each "
-                    f"head must lie side by side: copy it to C order first"
-                )
-            aligned &= not any(n % 16 for n in (image, token, head, address_of(array)))
-            contiguous &= heads == 1 or head == size * element
-            contiguous &= batch == 1 or image == tokens * token
-        return cls(batch, tokens, heads, size, aligned, contiguous, address_of(out) % 8 == 0)
+def problem_of(q: Array, k: Array, v: Array, out: Array, scale: Any = None) -> HeadsProblem:
+    """The problem of device arrays; ValueError for strides that no step takes."""
+    in_order(out, "out")
+    (batch, tokens, heads, size), aligned, contiguous = q.shape, True, True
+    for array, name in ((q, "q"), (k, "k"), (v, "v")):
+        image, token, head, element = in_order(array, name, rows=True).strides
+        aligned &= not any(n % 16 for n in (image, token, head, address_of(array)))
+        contiguous &= heads == 1 or head == size * element
+        contiguous &= batch == 1 or image == tokens * token
+    return HeadsProblem(batch, tokens, heads, size, aligned, contiguous, address_of(out) % 8 == 0)
 
 
 def _scale(p, scale):
@@ -109,15 +90,16 @@ def _in_memory(p, q, k, v, out, scale=None):
 def _fused(p, q, k, v, out, scale=None):
     kernel, threads = first_steps.fused(name_of(out.dtype), p.size), first_steps.QUERIES
     grid, arguments = (ceil_div(p.tokens, threads), p.batch * p.heads), (q, k, v, _scale(p, scale))
-    return [Launch(kernel, grid, threads, (*arguments, out), _keys_and_values(p))]
+    return [Launch(kernel, grid, threads, (*arguments, out), p.keys_and_values)]
 
 
 def _online(p, q, k, v, out, scale=None):
     parts = ceil_div(p.tokens, online.WARPS * online.ROWS)
     factor = np.float32(_scale(p, scale) / math.log(2))
     kernel, sizes = online.online(name_of(out.dtype), p.size), map(np.int32, (p.heads, parts))
+    rows = online.WARPS * online.ROWS + 4 * online.KEYS  # queries; two steps of keys and values
     return [Launch(kernel, p.batch * p.heads * parts, online.THREADS,
-                   (q, k, v, *sizes, factor, out), online.shared_bytes(p.size))]  # fmt: skip
+                   (q, k, v, *sizes, factor, out), 2 * rows * online.pitch(p.size))]  # fmt: skip
 
 
 def by_warpgroups(config: Config | None = None) -> Callable[..., list[Launch]]:
@@ -138,17 +120,13 @@ def by_warpgroups(config: Config | None = None) -> Callable[..., list[Launch]]:
     return launches
 
 
-def _keys_and_values(p):
-    return 4 * p.tokens * p.size
-
-
 def _in_memory_refusal(p):
     heads = p.batch * p.heads
     return "" if heads <= MOST else f"takes at most {MOST:,} heads of all images, not {heads:,}"
 
 
 def _fused_refusal(p):
-    size, most = _keys_and_values(p), shared_memory_limit()[0]
+    size, most = p.keys_and_values, shared_memory_limit()[0]
     if size > most:
         return (
             f"keeps a head's keys and values in shared memory: those of {p.tokens:,} tokens are "
@@ -175,7 +153,7 @@ def _best(p):
     return next((name for name in fast if not LADDER.steps[name].lacks(p)), "scores")
 
 
-LADDER = Ladder("attention", HeadsProblem.of, {
+LADDER = Ladder("attention", problem_of, {
     "scores": Step(_in_memory, _in_memory_refusal),
     "fused": Step(_fused, _fused_refusal),
     "online": Step(_online, _online_refusal, (8, 0)),

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from types import SimpleNamespace
 
 from numba import float32, int32, uint32
 
@@ -40,8 +39,8 @@ KEYS = 64  # of a step
 THREADS = 32 * WARPS
 
 
-def row_softmax(element: str, columns: int) -> SimpleNamespace:
-    """Device functions of a warp's scores, 16 rows of so many columns.
+def row_softmax(element: str, columns: int) -> tuple[Callable, Callable, Callable]:
+    """Device functions of a warp's scores, 16 rows of so many columns: mask, largest score, weigh.
 
     Of lane l, ``scores[4 * j + e]`` is row l // 4 + 8 (e // 2), column 8 j + 2 (l % 4) + e % 2. The
     upper row is half 0, the lower one half 1.
@@ -79,7 +78,7 @@ def row_softmax(element: str, columns: int) -> SimpleNamespace:
             packed[2 * j + half] = pack(x, y)
         return total + other
 
-    return SimpleNamespace(mask=mask, largest_score=largest_score, weigh=weigh)
+    return mask, largest_score, weigh
 
 
 def pitch(size: int) -> int:
@@ -102,8 +101,7 @@ def online(element: str, size: int) -> Callable:
     PITCH = pitch(size)
     QUERIES, STEP, SCORES = WARPS * ROWS * PITCH, KEYS * PITCH, KEYS // 2  # elements
     PACKED = KEYS // 4
-    of_rows = row_softmax(element, KEYS)
-    mask, largest_score, weigh = of_rows.mask, of_rows.largest_score, of_rows.weigh
+    mask, largest_score, weigh = row_softmax(element, KEYS)
     half_rows = size < 64
 
     @cuda.jit(device=True)
@@ -222,8 +220,3 @@ def online(element: str, size: int) -> Callable:
                     store2(out, (image, row, column), (ELEMENT(x * scale), ELEMENT(y * scale)))
 
     return attention_online
-
-
-def shared_bytes(size: int) -> int:
-    """Of a block: queries, two steps of keys and values."""
-    return 2 * (WARPS * ROWS + 4 * KEYS) * pitch(size)

@@ -80,8 +80,7 @@ def warpgroups(element: str, config: Config) -> Callable:
     COLUMNS, SCORES, WORDS = config.columns, config.columns // 2, KEYS // 4
     SUMS, BESIDE, VALUES = SIZE // 2, KEYS * WIDE, KEYS * BOXES * WIDE
     ZERO = float32(0)
-    functions = row_softmax(element, COLUMNS)
-    mask, largest_score, weigh = functions.mask, functions.largest_score, functions.weigh
+    mask, largest_score, weigh = row_softmax(element, COLUMNS)
 
     @cuda.jit(device=True, inline="always")
     def begin(tiles, full, filled, empty, q, k, v, begun, steps, tokens, heads, parts, mine, grid):

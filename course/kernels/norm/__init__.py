@@ -2,13 +2,7 @@
 
 from course.heuristics.norm import REGISTERS_AND_SHARED, NormProblem, Variant
 from course.kernels.norm.backward import layer_norm_backward
-from course.kernels.norm.ladder import (
-    LADDER,
-    activate,
-    layer_norm,
-    method_for,
-    prepared,
-)
+from course.kernels.norm.ladder import LADDER, activate, layer_norm, method_for, prepared
 
 Form = Variant  # as lesson 13 called it before version 0.2
 

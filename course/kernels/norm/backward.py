@@ -23,7 +23,6 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from numba import float32
@@ -31,14 +30,18 @@ from numba import float32
 from course.backend import cuda
 from course.dispatch.entry import EntryPoint, Stream
 from course.dispatch.slots import name_of, workspace
-from course.heuristics.norm import BACKWARD_BLOCKS, Variant, backward_config, longest_backward
-from course.kernels.arrays import Array, checked, matrix, rows_are_aligned
-from course.kernels.norm.backward_registers import (
-    SLOPES,
-    backward_in_registers,
+from course.heuristics.norm import (
+    BACKWARD_BLOCKS,
+    BackwardProblem,
+    Variant,
+    backward_config,
+    longest_backward,
 )
+from course.kernels.activation import function_of
+from course.kernels.arrays import Array, checked, matrix, rows_are_aligned
+from course.kernels.norm.backward_registers import backward_in_registers
 from course.kernels.norm.first_steps import merged_in_block, moments_of, or_constant
-from course.kernels.norm.ladder import check_activation, check_rows, factors_in_order
+from course.kernels.norm.ladder import check_rows, factors_in_order
 from course.kernels.steps import (
     Ladder,
     Launch,
@@ -133,7 +136,7 @@ def backward_of_rows(activation: str | None) -> Callable:
     Mapping: block i has row i, thread t the columns t, t + 256, ...
     Memory: x is read three times and dy twice, from memory once where the row stays in a cache.
     """
-    slope = SLOPES[activation]
+    slope = function_of(activation, backward=True)
 
     @cuda.jit
     def backward_of_row(dy, x, gamma, beta, eps, dx, moments):
@@ -170,7 +173,7 @@ def backward_of_columns(activation: str | None) -> Callable:
     Mapping: block (i, j) of 32 x 8 threads has 32 columns and the rows of part j, which are
     every so many eights of rows.
     """
-    slope = SLOPES[activation]
+    slope = function_of(activation, backward=True)
 
     @cuda.jit
     def backward_of_column(dy, x, gamma, beta, moments, some):
@@ -195,25 +198,11 @@ def backward_of_columns(activation: str | None) -> Callable:
 # --- the ladder -----------------------------------------------------------------------------------
 
 
-class BackwardProblem(NamedTuple):
-    """What decides between the steps."""
-
-    rows: int
-    columns: int
-    variant: Variant  # what a kernel in registers is compiled for, but for its unguarded parts
-    parameters: bool  # whether dgamma and dbeta are wanted
-
-    aligned = property(lambda self: self.variant.aligned)
-
-    @classmethod
-    def of(
-        cls, dy: Array, x: Array, gamma: Array | None, beta: Array | None, dx: Array,
-        dgamma: Array | None, dbeta: Array | None, eps: float, activation: str | None,
-    ) -> BackwardProblem:  # fmt: skip
-        given = gamma is not None, beta is not None and activation is not None
-        aligned = rows_are_aligned(dy, x, dx, gamma, beta if given[1] else None)
-        variant = Variant(name_of(dx.dtype), aligned, 0, *given, activation)
-        return cls(*x.shape, variant, dgamma is not None)
+def _problem_of(dy, x, gamma, beta, dx, dgamma, dbeta, eps, activation):
+    given = gamma is not None, beta is not None and activation is not None
+    aligned = rows_are_aligned(dy, x, dx, gamma, beta if given[1] else None)
+    variant = Variant(name_of(dx.dtype), aligned, 0, *given, activation)
+    return BackwardProblem(*x.shape, variant, dgamma is not None)
 
 
 _too_long = row_limit(longest_backward)
@@ -256,7 +245,7 @@ def summed(some: Array, dgamma: Array, dbeta: Array) -> Launch:
 
 BACKWARD = Ladder(
     "layer_norm_backward",
-    BackwardProblem.of,
+    _problem_of,
     {"two kernels": Step(_two_kernels), "registers": Step(_registers, _too_long)},
     best=lambda problem: "two kernels" if _too_long(problem) else "registers",
 )
@@ -269,7 +258,7 @@ def _results(dy, x, gamma, beta, eps, parameters, method, activation):
     columns = check_rows(x, {"gamma": gamma, "beta": beta}, eps)
     checked(dy, "dy", like=x)
     require_choice(method, "method", BACKWARD.names)
-    check_activation(activation)
+    function_of(activation)
     a_sum = ((columns,), x.dtype if gamma is None else gamma.dtype) if parameters else None
     return [(x.shape, x.dtype), a_sum, a_sum]
 
@@ -283,10 +272,9 @@ def _launches(dy, x, gamma, beta, dx, dgamma, dbeta, eps, parameters, method, ac
     return BACKWARD.launches(*arrays, eps=eps, activation=activation, method=method)
 
 
-_NAMES = ("dy", "x", "gamma", "beta")
 _ENTRY = EntryPoint(
-    "layer_norm_backward", _NAMES, _results, _launches, ("gamma", "beta"), empty=True,
-    options=("eps", "parameters", "method", "activation"),
+    "layer_norm_backward", ("dy", "x", "gamma", "beta"), _results, _launches, ("gamma", "beta"),
+    empty=True, options=("eps", "parameters", "method", "activation"),
 )  # fmt: skip
 
 
@@ -316,8 +304,7 @@ def layer_norm_backward(
     stream
         As for `layer_norm`.
     beta, activation
-        As given to `layer_norm`. What the activation was given is computed once more, in float32,
-        and neither kept nor written. Without an activation no gradient depends on beta.
+        As given to `layer_norm`. Without an activation no gradient depends on beta.
 
     Returns
     -------

@@ -16,22 +16,9 @@ from numba import float32, int32, int64
 
 from course.backend import cuda
 from course.heuristics.norm import RowConfig, Variant, power_above
-from course.kernels.activation import FUNCTIONS
+from course.kernels.activation import function_of
 from course.kernels.norm.registers import row_functions
 from course.kernels.warps import WARP, lanes_sum
-
-
-@cuda.jit(device=True)
-def as_it_is(grad, x):
-    """The gradient of no activation."""
-    return grad
-
-
-#: Gradients of what may follow the normalisation, by name: of what comes back and what was given.
-SLOPES: dict[str | None, Callable] = {
-    None: as_it_is,
-    **{name: gradient for name, (_, gradient) in FUNCTIONS.items()},
-}
 
 
 @functools.cache
@@ -53,7 +40,7 @@ def backward_in_registers(config: RowConfig, variant: Variant, parameters: bool)
     added, squared, of_warp = part.added, part.squared, part.of_warp
     row_threads, rows, elements = config.row_threads, config.rows, config.elements
     unguarded, wide = variant.unguarded, 4 if variant.aligned else 1
-    slope = SLOPES[variant.activation]
+    activated, slope = bool(variant.activation), function_of(variant.activation, backward=True)
     parts, warps = config.parts(variant.aligned), max(row_threads // WARP, 1)
     add_lanes = lanes_sum(min(row_threads, WARP))
     near_warps = power_above(warps)
@@ -135,38 +122,27 @@ def backward_in_registers(config: RowConfig, variant: Variant, parameters: bool)
         sum_gx = add_warps(sum_gx + sum_g * moved)
         return add_warps(sum_g), sum_gx
 
-    if variant.activation is None:
-
-        @cuda.jit(device=True)
-        def row_sums(values, gradients, mean, square, eps, gamma, beta, columns, thread, shared,
-                     side):  # fmt: skip
-            sum_g, sum_gx = sums(values, gradients, mean, gamma, columns, thread)
-            if warps > 1:
-                publish(mean, square, shared, side, 0, thread)
-                publish(sum_g, sum_gx, shared, side, 2, thread)
-                cuda.syncthreads()
-                mean, square, moved = merged_moments(shared, side, columns, thread)
-                sum_g, sum_gx = merged_sums(moved, shared, side, thread)
-            scale = float32(1) / math.sqrt(square / float32(columns) + eps)
-            return mean, scale, sum_g, sum_gx
-
-    else:
-
-        @cuda.jit(device=True)
-        def row_sums(values, gradients, mean, square, eps, gamma, beta, columns, thread, shared,
-                     side):  # fmt: skip
+    @cuda.jit(device=True)
+    def row_sums(values, gradients, mean, square, eps, gamma, beta, columns, thread, shared, side):
+        moved = float32(0)
+        if activated:
             if warps > 1:
                 publish(mean, square, shared, side, 0, thread)
                 cuda.syncthreads()
                 mean, square, _ = merged_moments(shared, side, columns, thread)
             scale = float32(1) / math.sqrt(square / float32(columns) + eps)
             go_back(values, gradients, mean, scale, gamma, beta, columns, thread)
-            sum_g, sum_gx = sums(values, gradients, mean, gamma, columns, thread)
-            if warps > 1:
-                publish(sum_g, sum_gx, shared, side, 2, thread)
-                cuda.syncthreads()
-                sum_g, sum_gx = merged_sums(float32(0), shared, side, thread)
-            return mean, scale, sum_g, sum_gx
+        sum_g, sum_gx = sums(values, gradients, mean, gamma, columns, thread)
+        if warps > 1:
+            if not activated:
+                publish(mean, square, shared, side, 0, thread)
+            publish(sum_g, sum_gx, shared, side, 2, thread)
+            cuda.syncthreads()
+            if not activated:
+                mean, square, moved = merged_moments(shared, side, columns, thread)
+            sum_g, sum_gx = merged_sums(moved, shared, side, thread)
+        scale = float32(1) / math.sqrt(square / float32(columns) + eps)
+        return mean, scale, sum_g, sum_gx
 
     @cuda.jit(device=True)
     def save(some, which, row, sums_of, columns, thread):

@@ -4,9 +4,6 @@ Each row x of length n becomes ``(x - mean) / sqrt(variance + eps) * gamma + bet
 variance as the mean of ``(x - mean)**2``: Ba, Kiros, Hinton, "Layer Normalization",
 arXiv:1607.06450. All kernels take x (rows, columns), gamma (columns,), beta (columns,), eps, out
 (rows, columns); x, out, gamma and beta hold float32, float16 or bfloat16, sums are float32.
-
-Here is also what all steps have in common, `NormStep`. How a step is launched stands below its
-kernel; how threads share rows is chosen in `course.heuristics.norm`.
 """
 
 from __future__ import annotations
@@ -22,19 +19,11 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.heuristics.norm import NormProblem, Variant
-from course.kernels.activation import FUNCTIONS, unchanged
 from course.kernels.arrays import Array
 from course.kernels.steps import Launch, Step, ceil_div
 from course.kernels.warps import ALL, WARP
 
 # --- what a step is -------------------------------------------------------------------------------
-
-
-#: What may follow the normalisation, by name.
-ACTIVATIONS: dict[str | None, Callable] = {
-    None: unchanged,
-    **{name: function for name, (function, _) in FUNCTIONS.items()},
-}
 
 
 class Made(NamedTuple):

@@ -15,7 +15,7 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.heuristics.norm import EIGHT
-from course.kernels.arrays import Array, as_words
+from course.kernels.arrays import Array, address_of, as_words
 from course.kernels.steps import Launch, Step, ceil_div
 from course.kernels.warps import WARP, lanes_sum
 from warpsim.ptx import (
@@ -109,9 +109,7 @@ def eights_refusal(x: Array, gamma: Array | None, beta: Array | None, out: Array
         return f"is for rows of a multiple of {EIGHT} elements, {LONGEST:,} at most"
     if (gamma is None) != (beta is None):
         return "is for gamma and beta together, or neither"
-    if any(array.__cuda_array_interface__["data"][0] % 16 for array in there) or any(
-        array.strides[0] % 16 for array in (x, out)
-    ):
+    if any(n % 16 for n in (x.strides[0], out.strides[0], *map(address_of, there))):
         return f"accesses {EIGHT} elements at once, and an array or a row begins between"
     return ""
 

@@ -25,14 +25,8 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Stream
 from course.dispatch.slots import name_of, workspace
-from course.heuristics.norm import (
-    FEW,
-    REGISTERS_AND_SHARED,
-    SHIFTED,
-    NormProblem,
-    best,
-    longest_split,
-)
+from course.heuristics.norm import FEW, REGISTERS_AND_SHARED, NormProblem, best, both_refusal
+from course.kernels.activation import function_of
 from course.kernels.arrays import (
     MOST,
     Array,
@@ -42,23 +36,11 @@ from course.kernels.arrays import (
     matrix,
     rows_are_aligned,
 )
-from course.kernels.norm.first_steps import (
-    ACTIVATIONS,
-    FIRST_STEPS,
-    NormStep,
-    or_constant,
-)
+from course.kernels.norm.first_steps import FIRST_STEPS, NormStep, or_constant
 from course.kernels.norm.half import HALF, eights_refusal
 from course.kernels.norm.long_rows import in_both
 from course.kernels.norm.registers import IN_REGISTERS
-from course.kernels.steps import (
-    Ladder,
-    Launch,
-    ceil_div,
-    configured,
-    require_choice,
-    round_up,
-)
+from course.kernels.steps import Ladder, Launch, ceil_div, configured, require_choice, round_up
 
 LONGEST = 2**24  # columns: as many as float32 counts exactly
 
@@ -68,32 +50,14 @@ def problem_of(
     activation: str | None,
 ) -> NormProblem:  # fmt: skip
     """The problem of matrices on the device."""
+    whole = all(one.is_c_contiguous() and are_aligned(one.reshape(one.size)) for one in (x, out))
     return NormProblem(
-        *x.shape, name_of(out.dtype), rows_are_aligned(x, out, gamma, beta), _are_whole(x, out),
+        *x.shape, name_of(out.dtype), rows_are_aligned(x, out, gamma, beta), whole,
         eights_refusal(x, gamma, beta, out), gamma is not None, beta is not None, activation,
     )  # fmt: skip
 
 
 # --- rows in registers and shared memory ----------------------------------------------------------
-
-
-def both_refusal(problem: NormProblem) -> str:
-    """Why a row's part cannot be copied to shared memory, in words; "" if it can."""
-    columns, most = problem.columns, longest_split(problem.shared_limit[0], not problem.aligned)
-    wrong = (
-        "the GPU's compute capability is below 8.0" if not problem.shared_limit[1]
-        else f"the elements are {problem.dtype}, not float32" if problem.dtype != "float32"
-        else "rows have gaps between them, or begin at no multiple of 16 bytes" if not problem.whole
-        else f"{columns:,} is no multiple of 4 and below {SHIFTED:,}"
-        if not problem.aligned and columns < SHIFTED
-        else f"a block's registers and shared memory hold {most:,}" if columns > most else ""
-    )  # fmt: skip
-    if not wrong:
-        return ""
-    return (
-        f"cannot copy these rows of {columns:,} elements to shared memory four at a time, since "
-        f"{wrong}"
-    )
 
 
 def _both(p, x, gamma, beta, out, eps, activation):
@@ -136,7 +100,7 @@ def shifted_factors(gamma, beta, gammas, betas):
 @functools.cache
 def activate(activation: str) -> Callable:
     """A kernel that applies an activation to a matrix, in place: what fusing saves."""
-    function = ACTIVATIONS[activation]
+    function = function_of(activation)
 
     @cuda.jit
     def activate_matrix(matrix):
@@ -180,7 +144,7 @@ LADDER = Ladder(
 def _result(x, gamma, beta, eps, method, activation):
     check_rows(x, {"gamma": gamma, "beta": beta}, eps)
     require_choice(method, "method", LADDER.names)
-    check_activation(activation)
+    function_of(activation)
     return x.shape, x.dtype
 
 
@@ -283,13 +247,6 @@ def prepared(
 # --- what is given --------------------------------------------------------------------------------
 
 
-def check_activation(activation: str | None) -> None:
-    """Refuse what is no activation."""
-    if activation not in tuple(ACTIVATIONS):
-        names = ", ".join(map(repr, ACTIVATIONS))
-        raise ValueError(f"there is no activation {activation!r}: choose one of {names}")
-
-
 def check_rows(x: ArrayFacts, factors: dict[str, ArrayFacts | None], eps: float) -> int:
     """The length of the rows."""
     shape = checked(x, "x").shape
@@ -317,10 +274,3 @@ def check_rows(x: ArrayFacts, factors: dict[str, ArrayFacts | None], eps: float)
     if not eps >= 0:
         raise ValueError(f"eps is {eps}: it is added to the variance and must be 0 or more")
     return shape[-1]
-
-
-def _are_whole(*arrays: Array) -> bool:
-    """Whether rows have no gaps between them, and begin where four elements can be accessed."""
-    return all(
-        array.is_c_contiguous() and are_aligned(array.reshape(array.size)) for array in arrays
-    )

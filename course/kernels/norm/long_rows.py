@@ -16,8 +16,7 @@ begins differs from row to row, so gamma and beta are four copies, which begin a
 to 3: in one of them the body's factors can be accessed four at a time.
 
 Blocks that have several rows begin a little after each other. Together they would wait for sums at
-the same time, and memory with them: on an H200 that is worth 1 to 2%. Tried, and no faster: a
-cluster of two or more blocks a row, whose sums go through distributed shared memory.
+the same time, and memory with them: on an H200 that is worth 1 to 2%.
 """
 
 import functools
@@ -40,7 +39,8 @@ from course.heuristics.norm import (
     split_config,
     split_variant,
 )
-from course.kernels.norm.first_steps import ACTIVATIONS, Made
+from course.kernels.activation import function_of
+from course.kernels.norm.first_steps import Made
 from course.kernels.norm.registers import row_functions
 from course.kernels.steps import multiprocessors, shared_memory_limit
 from course.kernels.warps import WARP, lanes_sum
@@ -61,7 +61,7 @@ def edges(variant: Variant) -> tuple[Callable, ...]:
     has beside the body; `fetch`: begin to copy it with its gamma and beta; `finish`: write its
     result.
     """
-    has_gamma, has_beta, activation = variant.gamma, variant.beta, ACTIVATIONS[variant.activation]
+    has_gamma, has_beta, activation = variant.gamma, variant.beta, function_of(variant.activation)
     shifted = variant.shifted
 
     @cuda.jit(device=True)

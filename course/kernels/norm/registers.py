@@ -29,25 +29,19 @@ from course.heuristics.norm import (
     IN_L2,
     LONG,
     SHORT_ELEMENTS,
-    NormProblem,
     RowConfig,
     Variant,
     block_config,
     cluster_config,
-    longest_in_cluster,
     longest_in_registers,
+    no_cluster,
     power_above,
     several_config,
 )
+from course.kernels.activation import function_of
 from course.kernels.arrays import NUMBA_TYPES
-from course.kernels.norm.first_steps import (
-    ACTIVATIONS,
-    Made,
-    fused,
-    merged,
-    merged_in_block,
-)
-from course.kernels.steps import ceil_div, hopper_refusal, row_limit
+from course.kernels.norm.first_steps import Made, fused, merged, merged_in_block
+from course.kernels.steps import ceil_div, row_limit
 from course.kernels.warps import WARP, lanes_sum
 from warpsim import ptx
 from warpsim.ptx import cluster, cluster_barrier, cluster_rank, grid_dependency_wait, load4_cluster
@@ -70,7 +64,7 @@ def row_functions(config: RowConfig, variant: Variant, again: bool = False) -> S
     row_threads, unguarded = config.across, variant.unguarded
     wide, kind = variant.wide, NUMBA_TYPES[variant.dtype]
     parts, ahead, step = config.elements // wide, config.ahead, row_threads * wide
-    has_gamma, has_beta, activation = variant.gamma, variant.beta, ACTIVATIONS[variant.activation]
+    has_gamma, has_beta, activation = variant.gamma, variant.beta, function_of(variant.activation)
     read_one, read_four = ptx.load_streaming, ptx.load4_streaming
     write_one, write_four = ptx.store_streaming, ptx.store4_streaming
     if variant.keep_in_l2:
@@ -377,21 +371,10 @@ def _clusters(rows: int, columns: int, variant: Variant) -> Made:
     return in_registers(config, rows, columns, replace(variant, keep_in_l2=False))
 
 
-_beyond_clusters = row_limit(longest_in_cluster)
-
-
-def _no_cluster(problem: NormProblem) -> str:
-    if too_long := _beyond_clusters(problem):
-        return too_long
-    if not problem.shared_limit[1]:  # that of a GPU before compute capability 8.0
-        return "needs compute capability 9.0"
-    return hopper_refusal()
-
-
 #: The steps by name.
 IN_REGISTERS = {
     "registers": fused(_by(block_config), row_limit(longest_in_registers)),
     "several rows": fused(_by(several_config), row_limit(lambda _: WARP * SHORT_ELEMENTS[-1])),
     "long": fused(_long, lambda problem: ""),
-    "clusters": fused(_clusters, _no_cluster),
+    "clusters": fused(_clusters, no_cluster),
 }

@@ -43,11 +43,7 @@ sum_of_warp = lanes_sum(WARP)
 
 @functools.cache
 def row_sum(row_threads: int, rows: int) -> Callable:
-    """Device function: the sum of a thread's warp becomes that of its row, for all its threads.
-
-    The block has `rows` rows of `row_threads` threads, 64 at least. One barrier; every warp reads
-    what all warps of its row wrote.
-    """
+    """Device function: as `course.kernels.softmax.forward.exchange`, of sums alone."""
     warps = row_threads // WARP
     sum_of = lanes_sum(warps)
 

@@ -24,8 +24,6 @@ from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
 from course.heuristics.softmax import (
-    LONGEST,
-    MOST_IN_CLUSTER,
     SHIFTED,
     VECTOR,
     RowProblem,
@@ -34,25 +32,11 @@ from course.heuristics.softmax import (
     best,
     cluster_config,
     config_for,
+    no_cluster,
+    too_long,
 )
-from course.kernels.arrays import (
-    NUMBA_TYPES,
-    Array,
-    address_of,
-    alike,
-    matrix,
-    rows_are_aligned,
-)
-from course.kernels.steps import (
-    Ladder,
-    Launch,
-    Step,
-    ceil_div,
-    hopper_refusal,
-    multiprocessors,
-    require_choice,
-    row_limit,
-)
+from course.kernels.arrays import NUMBA_TYPES, Array, address_of, alike, matrix, rows_are_aligned
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, multiprocessors, require_choice
 from course.kernels.warps import WARP, lanes_sum, over_lanes
 from warpsim.ptx import (
     cluster,
@@ -431,7 +415,7 @@ def _three_passes(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
 
 
 def _online(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
-    threads = ONLINE_THREADS["long" if _too_long(problem) else "short"]
+    threads = ONLINE_THREADS["long" if too_long(problem) else "short"]
     kernel = online(problem.dtype, threads, problem.aligned)
     return [Launch(kernel, problem.rows, threads, (x, out))]
 
@@ -449,17 +433,7 @@ def in_registers(
 
 
 _registers = functools.partial(in_registers, registers, config_for)
-_too_long = row_limit(LONGEST.get)
-
-# --- long rows, and few of them -------------------------------------------------------------------
-
 _clusters = functools.partial(in_registers, registers, cluster_config)
-_beyond = row_limit({True: MOST_IN_CLUSTER, False: MOST_IN_CLUSTER - (VECTOR - 1)}.get)
-
-
-def _no_cluster(problem: RowProblem) -> str:
-    return _beyond(problem) or hopper_refusal()
-
 
 LADDER = Ladder(
     "softmax",
@@ -467,8 +441,8 @@ LADDER = Ladder(
     {
         "three passes": Step(_three_passes),
         "online": Step(_online),
-        "registers": Step(_registers, _too_long),
-        "clusters": Step(_clusters, _no_cluster),
+        "registers": Step(_registers, too_long),
+        "clusters": Step(_clusters, no_cluster),
     },
     best=lambda problem: best(problem, not LADDER["clusters"].lacks(problem)),
 )

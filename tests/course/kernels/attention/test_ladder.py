@@ -6,7 +6,7 @@ import pytest
 from course import backend, cuda
 from course.heuristics.attention import Config, pingpong
 from course.kernels.attention import LADDER, attention
-from course.kernels.attention.ladder import HeadsProblem, by_warpgroups
+from course.kernels.attention.ladder import by_warpgroups
 from tests.course.kernels.contract import checked, in_float64
 from tests.course.kernels.launched import traced
 
@@ -47,7 +47,7 @@ def test_warpgroups_wait_for_what_they_read(config, size):
     qkv = given(*size, config.size)
     out = cuda.to_device(np.full((*size[:2], size[2] * config.size), np.nan, np.float16))
     arrays = *views(qkv), out
-    (its,) = by_warpgroups(config)(HeadsProblem.of(*arrays), *arrays)
+    (its,) = by_warpgroups(config)(LADDER.problem(*arrays), *arrays)
     grid = its.grid if config.stages == 1 else 2  # so that blocks have several items
     report = traced(its, grid)
     assert_right(out, qkv)
@@ -92,7 +92,7 @@ def test_auto_takes_the_fastest_that_fits():
 
     def lacks(method, q, k, v):
         out = cuda.device_array((*q.shape[:2], q.shape[2] * q.shape[3]), np.float16)
-        return LADDER.steps[method].lacks(HeadsProblem.of(q, k, v, out))
+        return LADDER.steps[method].lacks(LADDER.problem(q, k, v, out))
 
     assert not lacks("wgmma", *views(given(2, 37, 2, 64)))
     assert not lacks("wgmma", *views(given(1, 5, 1, 80)))

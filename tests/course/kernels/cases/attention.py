@@ -44,7 +44,7 @@ CASES = [
         special=(np.nan,), sizes=("tiny", "odd", "long", "empty"), work=_some,
         works_in_place=("scores", "auto"),
         refused=[
-            (lambda: attention(_X, _X, _X.astype("f4")), TypeError, "v holds float32; q, k and v"),
+            (lambda: attention(_X, _X, _X.astype("f4")), TypeError, "v holds float32; it must"),
             (lambda: attention(_X, _X[:, :4], _X), ValueError, r"k has the shape \(1, 4, 2, 64\)"),
             (lambda: attention(*[_X[..., :48]] * 3), ValueError, "heads have 48 numbers"),
             (lambda: attention(*[_X[0]] * 3), ValueError, r"q has the shape \(8, 2, 64\)"),

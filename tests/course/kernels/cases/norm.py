@@ -180,7 +180,7 @@ CASES = [
             (lambda: layer_norm_backward(LONG, LONG, method="registers"), ValueError,
              "'registers' of layer_norm_backward holds rows of at most 8,192 elements"),
             (lambda: layer_norm_backward(LONG, LONG, activation="swish"), ValueError,
-             "there is no activation 'swish': choose one of None, 'gelu"),
+             "there is no activation 'swish': choose gelu, gelu erf"),
             (lambda: layer_norm_backward(LONG, LONG, beta=LONG[0, 1:], activation="gelu"),
              ValueError, r"beta has the shape \(32771,\)"),
             (lambda: layer_norm_backward(LONG, LONG[:, 1:]), ValueError, "dy is float32 of shape"),
