@@ -39,8 +39,8 @@ class Kept:
         if key not in self._values:
             try:
                 value = make()
-            except Exception:
-                if not self._values:
+            except Exception as wrong:  # a refusal is none of memory's
+                if not self._values or isinstance(wrong, (TypeError, ValueError)):
                     raise
                 self.clear()
                 value = make()

@@ -31,7 +31,7 @@ class HeadsProblem(NamedTuple):
     size: int
     aligned: bool  # images, tokens and heads begin at multiples of 16 bytes in q, k and v
     contiguous: bool  # there a token's heads lie side by side, and images one after another
-    stores_four: bool  # the output begins at a multiple of 8 bytes
+    beyond: int  # bytes by which the output begins beyond a multiple of 8
 
     keys_and_values = property(lambda self: 4 * self.tokens * self.size)  # bytes, of a head
 

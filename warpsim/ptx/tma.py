@@ -90,8 +90,9 @@ class TensorMap:
                 f"a tensor map here is of a matrix of {', '.join(_TYPES)}; the array is {name} of "
                 f"shape {array.shape}"
             )
-        address, (pitch, step) = self._address, array.strides
-        if step != size or pitch % 16 or address % 16 or pitch < size * array.shape[1]:
+        address, (pitch, step), row = self._address, array.strides, size * array.shape[1]
+        self._pitch = pitch = row if array.shape[0] == 1 else pitch  # an only row's may be any
+        if step != size or pitch % 16 or address % 16 or pitch < row:
             raise ValueError(
                 f"TMA takes rows of neighbours that begin at multiples of 16 bytes; the array has "
                 f"strides of {array.strides} bytes and begins {address % 16} bytes beyond one"
@@ -110,7 +111,7 @@ class TensorMap:
     def words(self) -> tuple[int, ...]:
         """The map; of an array that has no memory yet, with some address."""
         address = self._address if self._address < BEYOND else SOMEWHERE
-        return _encoded(self._kind, address, tuple(self.array.shape), self.array.strides[0],
+        return _encoded(self._kind, address, tuple(self.array.shape), self._pitch,
                         self.box, self.swizzle)  # fmt: skip
 
     def address_word(self) -> int:

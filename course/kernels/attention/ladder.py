@@ -68,7 +68,8 @@ def problem_of(q: Array, k: Array, v: Array, out: Array, scale: Any = None) -> H
         aligned &= not any(n % 16 for n in (image, token, head, address_of(array)))
         contiguous &= heads == 1 or head == size * element
         contiguous &= batch == 1 or image == tokens * token
-    return HeadsProblem(batch, tokens, heads, size, aligned, contiguous, address_of(out) % 8 == 0)
+        contiguous &= batch * tokens == 1 or token >= heads * size * element
+    return HeadsProblem(batch, tokens, heads, size, aligned, contiguous, address_of(out) % 8)
 
 
 def _scale(p, scale):
@@ -136,7 +137,9 @@ def _fused_refusal(p):
 
 
 def _online_refusal(p):
-    return "" if p.aligned else "needs images, tokens and heads that begin at multiples of 16 bytes"
+    if not p.aligned:
+        return "needs images, tokens and heads that begin at multiples of 16 bytes"
+    return "needs an output that begins at a multiple of 4 bytes" if p.beyond % 4 else ""
 
 
 def _wgmma_refusal(p):
@@ -144,7 +147,7 @@ def _wgmma_refusal(p):
         return wrong
     if not p.contiguous:
         return "needs a token's heads side by side, and images one after another"
-    return "" if p.stores_four else "needs an output that begins at a multiple of 8 bytes"
+    return "" if not p.beyond else "needs an output that begins at a multiple of 8 bytes"
 
 
 def _best(p):
@@ -207,6 +210,8 @@ def attention(
     ValueError
         For shapes or strides that do not fit, an unknown method, a method that they cannot have.
     """
+    if isinstance(scale, np.generic):  # which would be compared in its own precision
+        scale = scale.item()
     return _ENTRY.call((q, k, v), (scale, method), out, stream)
 
 

@@ -138,7 +138,9 @@ class GemmProblem(NamedTuple):
         there = {name: array for name, array in there.items() if array is not None}
         for name, array in there.items():
             in_order(array, name)
-        starts = {name: its.strides[0] | address_of(its) for name, its in there.items()}
+        # an only row's stride may be any
+        pitches = {name: its.shape[-1] * its.dtype.itemsize for name, its in there.items()}
+        starts = {name: pitches[name] | address_of(its) for name, its in there.items()}
         copied = a.size > 0 and b.size > 0 and not ((starts["a"] | starts["b"]) % 16)
         tma = not any(start % 16 for name, start in starts.items() if name != "bias")
         epilogue = activation, bias is not None, residual is not None

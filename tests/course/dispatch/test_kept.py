@@ -46,6 +46,9 @@ def test_where_memory_does_not_suffice_the_others_go():
         return sized(2)
 
     assert kept.get("large", large).nbytes == 2 and tries == [1, 0]
+    with pytest.raises(ValueError, match="refused"):
+        kept.get("refused", lambda: np.array("refused", int))
+    assert "large" in kept._values
     kept.clear()
     with pytest.raises(ZeroDivisionError):
         kept.get("none", lambda: 1 // 0)
