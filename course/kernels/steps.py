@@ -34,7 +34,8 @@ def require_choice(value: str, what: str, choices: Iterable[str]) -> str:
     """The value, if it is one of the choices; else ValueError, which names them."""
     choices = tuple(choices)
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"there is no {what} {value!r}: choose {', '.join(choices)}")
+        named = ", ".join(choice or "''" for choice in choices)
+        raise ValueError(f"there is no {what} {value!r}: choose {named}")
     return value
 
 

@@ -264,7 +264,8 @@ def transpose(
     TypeError
         For no array, or elements that are not float32.
     ValueError
-        For another number of axes, an unknown method, or an `out` that does not fit.
+        For another number of axes, an unknown method, an `out` that does not fit, or more rows than
+        a grid has blocks for: 4.19 million where there are 9 columns and more.
     """
     return _ENTRY.call((image,), (method,), out, stream)
 

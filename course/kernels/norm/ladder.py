@@ -197,7 +197,7 @@ def layer_norm(
         Of `LADDER.names`: "auto" takes what is fastest for rows of this length.
     activation : str, optional
         A name of `course.kernels.activation.FUNCTIONS`, such as "gelu", applied to the result; the
-        steps from "registers" on do so before they write it.
+        steps from "registers" on, but for "half", do so before they write it.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's library is at.
 

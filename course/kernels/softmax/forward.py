@@ -476,8 +476,8 @@ def softmax(
     out : array, optional
         Where to write, of x's shape and dtype; may be x.
     method : str
-        Of `LADDER.names`: "auto" takes "registers", and for longer rows "clusters", or
-        "online" where there are none.
+        Of `LADDER.names`: "auto" takes "registers", and for longer rows, or few long ones,
+        "clusters", or "online" where there are none.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda; without it x's library's current one.
 
