@@ -26,9 +26,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from course.backend import one_line
+from course.dispatch.slots import ArraySlot, in_c_order
 from course.kernels.activation import activation
 from course.kernels.attention import attention
-from course.kernels.gemm.half import gemm
+from course.kernels.gemm.half import GemmProblem, gemm
 from course.kernels.norm import layer_norm
 from course.kernels.reconstruct import reconstruct
 from course.kernels.reduce import reduction
@@ -218,12 +219,18 @@ def _product(rng, bench, torch, extra=False) -> Drawn | None:
     a = _random(torch, *((k, m) if layout == "tn" else (m, k)), dtype=dtype)
     b = _random(torch, *((n, k) if layout == "nt" else (k, n)), dtype=dtype)
     left, right = (a.t() if layout == "tn" else a), (b.t() if layout == "nt" else b)
+    a16, b16, bias16, out16 = (
+        ArraySlot(0, its, in_c_order(its, 2), np.dtype("float16"))
+        for its in ((*a.shape,), (*b.shape,), (n,), (m, n))
+    )
+    more = (bias16, None, out16, layout, function) if extra else (None, None, out16, layout)
+    handed = gemm.ladder.best(GemmProblem.of(a16, b16, *more)) == "library"
     if not extra:
         return Drawn(
             f"{m}x{n}x{k} {layout}", dtype, lambda: gemm(a, b, layout),
             {"torch.matmul": lambda: torch.matmul(left, right)},
             lambda out: _relative(torch, out[:64], left[:64].double() @ right.double()),
-            LIMITS[dtype],
+            LIMITS[dtype], handed=handed,
         )  # fmt: skip
     bias = _random(torch, n, dtype=dtype)
 
@@ -242,6 +249,7 @@ def _product(rng, bench, torch, extra=False) -> Drawn | None:
     return Drawn(
         f"{m}x{n}x{k} {layout} {function}".strip(), dtype,
         lambda: gemm(a, b, layout, bias, function), peers, error, LIMITS[dtype],
+        handed=handed,
     )  # fmt: skip
 
 
