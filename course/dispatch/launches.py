@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from course import backend
-from course.dispatch.prepared import Configured, allow_shared, type_of
+from course.dispatch import prepared
 
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block has without asking for more
 
@@ -32,15 +32,20 @@ class Launch(NamedTuple):
         """Allow the kernel its shared memory; RuntimeError when the driver refuses so much."""
         # barriers, and what aligns the rest, come on top
         if self.shared > STATIC_SHARED - 1024 and backend.gpu() is not None:
-            types = tuple(type_of(one, self.kernel) for one in self.arguments)
-            allow_shared(self.kernel, types, self.shared)
+            types = tuple(prepared.type_of(one, self.kernel) for one in self.arguments)
+            prepared.allow_shared(self.kernel, types, self.shared)
 
     def configured(self, stream: Any = 0) -> Callable[..., None]:
         """The kernel with its launch configuration, to be called with the arguments."""
         if backend.successor.is_chosen() and backend.gpu() is not None:
-            return Configured(self, stream)
+            return prepared.Configured(self, stream)
         self.allow_shared()
         return self.kernel[self.grid, self.block, stream, self.shared]
+
+    def prepared(self, slots: Any) -> prepared.PreparedLaunch:
+        """Ready but for the addresses in its slots."""
+        early = prepared.attributes_behind(self.kernel) if self.early else ()
+        return prepared.PreparedLaunch(self, slots, early)
 
     def on(self, stream: Any = 0) -> None:
         """Launch by Numba on one of its streams; 0 is the default stream."""

@@ -131,12 +131,7 @@ class PreparedPlan:
         with planning(len(given)) as self.workspaces:
             launches = list(facts.launches(given))
             slots = prepared.new_slots(len(given) + len(self.workspaces))
-            self.launches = [
-                prepared.PreparedLaunch(
-                    launch, slots, prepared.attributes_behind(launch.kernel) if launch.early else ()
-                )
-                for launch in launches
-            ]
+            self.launches = [launch.prepared(slots) for launch in launches]
         self.makers = [
             None if one is None else self.library.maker(*one, self.device) for one in facts.made
         ]

@@ -13,6 +13,7 @@ method     a block                                   needs
 "split"    the same; a cluster shares the depth      the same
 "partial"  the same; any blocks share the depth,     9.0. Any alignment: factors are copied,
            through memory; or blocks are in pairs    threads store the results
+"library"  cuBLAS's                                  9.0, and CuPy or PyTorch, which load it
 =========  ========================================  ============================================
 
 "wgmma" and "tma" are the steps of the ladder between them, to be read and timed: as "roles", of
@@ -38,9 +39,11 @@ from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
 from course.heuristics import gemm as heuristics
+from course.heuristics import gemm_library
 from course.heuristics.gemm import DEPTH, SPLITS, GemmConfig, Sizes, config_for
 from course.kernels.arrays import Array, address_of, as_words, flat, holds, in_order
 from course.kernels.gemm import (
+    library,
     mma_sync,
     padding,
     partial,
@@ -285,7 +288,10 @@ def _best(p):
         return "plain"
     if not LADDER["roles"].lacks(p):
         methods.append("stored")
-    return heuristics.plan_for(_sizes_of(p), tuple(methods)).method
+    sizes = _sizes_of(p)
+    plan = heuristics.plan_for(sizes, tuple(methods))
+    handed = gemm_library.is_faster(sizes, plan, any(p.epilogue))
+    return "library" if handed and not LADDER["library"].lacks(p) else plan.method
 
 
 LADDER_ONLY = ("wgmma", "tma")  # steps to be read and timed, with nothing after the product
@@ -297,6 +303,7 @@ LADDER = Ladder("gemm", GemmProblem.of, {
     "roles": Step(_by_tma((1,)), _tma_refusal, (9, 0)),
     "split": Step(_by_tma(SPLITS), _tma_refusal, (9, 0)),
     "partial": Step(_partial, lambda p: hopper_refusal() or _small_refusal(p), (9, 0)),
+    "library": Step(library.launches, library.refusal, (9, 0)),
 }, _best)  # fmt: skip
 _ENTRY = EntryPoint("gemm", ("a", "b", "bias", "residual"), result, LADDER.launches,
              optional=("bias", "residual"), empty=True, in_place=("residual",),
@@ -309,6 +316,8 @@ def gemm(
     stream: Stream = None,
 ) -> Array:  # fmt: skip
     """activation(a b + bias) + residual, of float16 or bfloat16; sums in float32, one rounding.
+
+    Where `course.heuristics.gemm_library` knows cuBLAS to be faster, it multiplies.
 
     Parameters
     ----------

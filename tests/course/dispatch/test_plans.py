@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,14 +10,17 @@ import pytest
 
 from course.backend import cuda
 from course.dispatch import array_facts, entry, graphs, plans, prepared, slots
+from course.heuristics import gemm_library
 from course.kernels import reduce
 from course.kernels.activation import activation
+from course.kernels.gemm import half
 from course.kernels.norm import first_steps as norm_steps
 from course.kernels.norm import layer_norm, layer_norm_backward
 from course.kernels.softmax import softmax
 from course.kernels.steps import Launch
-from tests.course.dispatch.arrays import MAKE, X, exact_norm, on_gpu
+from tests.course.dispatch.arrays import MAKE, X, exact_norm, on_gpu, random
 from tests.course.dispatch.noted_launches import FakeKernel, fake_entry, words_of
+from tests.course.kernels.contract import in_float64, typed
 from warpsim.host import libcuda
 
 
@@ -111,6 +115,22 @@ def test_each_stream_and_each_graph_has_a_workspace_of_its_own(noted):
     assert len(noted.ordered) == zeroed
     memory(2)  # the oldest went
     assert len(noted.ordered) == zeroed + 1
+
+
+@pytest.mark.usefixtures("h200")
+def test_what_a_library_does_is_prepared_once_a_plan_as_launches_are(noted, blas, monkeypatch):
+    asked = []
+    monkeypatch.setattr(gemm_library, "is_faster", lambda p, *_: asked.append(p) or True)
+    x = typed(random(24, 40), "float16")
+    right, x = in_float64(x) @ in_float64(x).T, cuda.to_device(x)
+    for stream in (None, 5, None, None):
+        found = half.gemm(x, x, "nt", stream=stream)
+        np.testing.assert_allclose(in_float64(found), right, rtol=1e-3, atol=1e-3)
+    with ThreadPoolExecutor(2) as threads:
+        for found in threads.map(lambda _: half.gemm(x, x, "nt"), range(6)):
+            np.testing.assert_allclose(in_float64(found), right, rtol=1e-3, atol=1e-3)
+    assert len(asked) == 1 and blas.asked == 10 * [(24, 24, 40)]
+    assert {stream for stream, _ in blas.where} == {0, 5} and not noted.launched
 
 
 @on_gpu

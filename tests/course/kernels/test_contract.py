@@ -32,7 +32,7 @@ SEEDS = [
 FEW = 3  # calls of the seed that `make test` draws; others make all that a case asks for
 TRIES = 8  # of a call that a step refuses, with other inputs
 simulated = pytest.mark.skipif(backend.gpu() is not None, reason="counts simulated launches")
-pytestmark = pytest.mark.usefixtures("h200")
+pytestmark = pytest.mark.usefixtures("h200", "blas")
 
 
 def test_every_ladder_has_a_case():

@@ -162,7 +162,7 @@ class Asked:
 def test_shared_memory_beyond_what_a_block_has_is_asked_for(monkeypatch):
     asked = []
     monkeypatch.setattr(backend, "gpu", lambda: "a GPU")
-    monkeypatch.setattr("course.dispatch.launches.allow_shared", lambda *how: asked.append(how))
+    monkeypatch.setattr("course.dispatch.prepared.allow_shared", lambda *how: asked.append(how))
     kernel = Asked()
     Launch(kernel, 2, 32, (1, 2.0), 47 * 1024).on(5)
     assert kernel.found == [(2, 32, 5, 47 * 1024), (1, 2.0)] and not asked
