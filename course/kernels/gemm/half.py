@@ -317,7 +317,8 @@ def gemm(
 ) -> Array:  # fmt: skip
     """activation(a b + bias) + residual, of float16 or bfloat16; sums in float32, one rounding.
 
-    Where `course.heuristics.gemm_library` knows cuBLAS to be faster, it multiplies.
+    cuBLAS multiplies where it is faster: large products that our tiles fill badly, large factors by
+    rows of 4 bytes beside narrow ones, and 24 to 72 long columns, see `heuristics.gemm_library`.
 
     Parameters
     ----------
