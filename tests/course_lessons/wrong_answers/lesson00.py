@@ -2,11 +2,8 @@
 
 from tests.course_lessons.wrong_answers import answers_to
 
-# --- spotlight -------------------------------------------------------------------------------
-
-GUARD = {"if row < out.shape[0] and column < out.shape[1]": "if True"}
-
 wrong, right = answers_to("spotlight")
+GUARD = {"if row < out.shape[0] and column < out.shape[1]": "if True"}
 wrong("out-of-bounds", "photo[13, 0]", "13 x 37", "if row < photo.shape[0]")(GUARD)
 wrong("wrong-result", "Line 5 decides")({"* light": "+ light"})
 wrong("out-of-bounds", "photo[13, 0]|reads photo")({"photo[row, column]": "photo[column, row]"})
@@ -31,8 +28,6 @@ wrong("not-parallel|unwritten-output|wrong-result")(
 )
 right({"photo[row, column] * light": "photo[row, column]\n        out[row, column] *= light"})
 
-# --- mirror ----------------------------------------------------------------------------------
-
 wrong, right = answers_to("mirror")
 wrong("out-of-bounds", "photo[37, 4]", "Line 5 decides", "37 x 5")(
     {"inside and row < out.shape[0]": "inside"}
@@ -40,8 +35,6 @@ wrong("out-of-bounds", "photo[37, 4]", "Line 5 decides", "37 x 5")(
 wrong("out-of-bounds", "photo[37, 4]")({"row < out": "row <= out"})
 wrong("unwritten-output", "Each pixel of out needs its thread")({"row < out": "row + 1 < out"})
 right({"inside and row < out.shape[0]": "inside & (row < photo.shape[0])"})
-
-# --- rebuild ---------------------------------------------------------------------------------
 
 wrong, right = answers_to("rebuild")
 wrong("out-of-bounds", "u[13, 0]", "Line 5 decides")({"1] and row < out.shape[0]": "1]"})
@@ -59,8 +52,6 @@ wrong("typing", "take one element of")({"u[row, i] * s[i] * vt[i, column]": "u *
 wrong("uninitialised-read")({"u[row, i] * s[i] * vt[i, column]": "out[row, column]"})
 right({"and row < out.shape[0]": "and row < u.shape[0]"})
 
-
-# --- fill-index ------------------------------------------------------------------------------
 
 wrong, right = answers_to("fill-index")
 wrong("unwritten-output", "out[4]", "all 3 blocks do the same")({"grid(1)": "threadIdx.x"})
@@ -85,8 +76,6 @@ wrong("not-parallel", "one of 8 threads does the work")(
     "if cuda.grid(1) == 0:\n    for i in range(len(out)):\n        out[i] = i"
 )
 
-
-# --- scale-add -------------------------------------------------------------------------------
 
 wrong, right = answers_to("scale-add")
 wrong("out-of-bounds", "3 elements", "x[3]", "more threads than")({"i < out.size": "True"})

@@ -9,8 +9,6 @@ from tests.course_lessons.wrong_answers import answers_to
 THREE = ["float32(float32, float32, float32)"]
 
 
-# --- square-map ------------------------------------------------------------------------------
-
 wrong, right = answers_to("square-map")
 wrong("unwritten-output", "out[128]", "reads cuda.threadIdx.x and not cuda.blockIdx.x")(
     {" cuda.blockIdx.x * cuda.blockDim.x +": ""}
@@ -31,8 +29,6 @@ right("i = cuda.grid(1)\nif i < x.size:\n    out[i] = x[i] ** 2")
 right("i = cuda.grid(1)\nif i < x.size:\n    out[i] = math.pow(float64(x[i]), 2.0)")
 
 
-# --- launch-1d -------------------------------------------------------------------------------
-
 wrong, right = answers_to("launch-1d")
 wrong("wrong-result", "without a thread", "round up")("return n // 128, 128")
 wrong("wrong-result", "whole numbers")("return n / 128, 128")
@@ -42,8 +38,6 @@ wrong("wrong-result", "Return two things, grid and block")({"threads, threads": 
 wrong("wrong-result", "returns None", "return")("print((n + 127) // 128, 128)")
 right({"= 128": "= min(n, 1024)", "(n + threads - 1) // threads": "int(np.ceil(n / threads))"})
 
-
-# --- shift-right -----------------------------------------------------------------------------
 
 wrong, right = answers_to("shift-right")
 wrong("negative-index|wrong-result", "x[i - 1] is x[-1]|x[-1] would be the last element")(
@@ -61,8 +55,6 @@ wrong("out-of-bounds", "reads x[8]", "Every index needs its own guard")({"i - 1"
 wrong("wrong-result", "drawn")({"x[i - 1]": "x[(i - 1) % 65536]"})
 right({" == 0:\n        out[0] = 0\n    elif i": "", "i - 1]": "i - 1] if i > 0 else float32(0)"})
 
-
-# --- add-images ------------------------------------------------------------------------------
 
 wrong, right = answers_to("add-images")
 wrong("out-of-bounds", "axis 1 of a has size 37")({" and column < out.shape[1]": ""})
@@ -89,8 +81,6 @@ right(
 )
 
 
-# --- rotate-image ----------------------------------------------------------------------------
-
 wrong, right = answers_to("rotate-image")
 wrong("wrong-result", "Line 4 decides")({"image.shape[0] - 1 - column": "column"})
 wrong("negative-index", "counts from the end", "Count from the front")({"image.shape[0] - 1": "-1"})
@@ -103,8 +93,6 @@ right(
     "    out[row, image.shape[0] - 1 - column] = image[column, row]"
 )
 
-
-# --- clip ------------------------------------------------------------------------------------
 
 wrong, right = answers_to("clip")
 
@@ -153,8 +141,6 @@ def clip_on_the_host(x, low, high):
 def clip_by_expression(x, low, high):
     return low if x < low else (high if x > high else x)
 
-
-# --- to-grey ---------------------------------------------------------------------------------
 
 wrong, right = answers_to("to-grey")
 wrong("limit", "no function of yours is called", "device function")(
@@ -220,8 +206,6 @@ right(
 )
 
 
-# --- histogram -------------------------------------------------------------------------------
-
 wrong, right = answers_to("histogram")
 wrong("typing", "the index is one number, values[i]")({"values[i]": "values"})
 wrong("out-of-bounds", "values[40]", "guard i with values.size")({"i < values.size": "True"})
@@ -257,11 +241,8 @@ wrong("typing", "write cuda.atomic.add(counts, values[i], 1)")(
 )
 
 
-# --- keep-it-there ---------------------------------------------------------------------------
-
-FIRST = "cuda.to_device(photo), cuda.device_array_like(photo)"
-
 wrong, right = answers_to("keep-it-there")
+FIRST = "cuda.to_device(photo), cuda.device_array_like(photo)"
 wrong("wrong-result", "12 copies: 12 by launches that were given NumPy arrays", "2 are enough")(
     {FIRST: "photo.copy(), np.zeros_like(photo)", "b.copy_to_host()": "b"}
 )

@@ -5,8 +5,6 @@ from numba import float32
 from course import cuda
 from tests.course_lessons.wrong_answers import answers_to
 
-# --- psnr ------------------------------------------------------------------------------------
-
 wrong, right = answers_to("psnr")
 wrong("wrong-shape", "one number")({"** 2)": "** 2, axis=0)"})
 wrong("wrong-result", "return")("print(-10 * np.log10(np.mean((image - approximation) ** 2)))")
@@ -22,15 +20,11 @@ right(
 right("return -20 * np.log10(np.linalg.norm(image - approximation) / np.sqrt(image.size))")
 
 
-# --- break-even ------------------------------------------------------------------------------
-
 wrong, right = answers_to("break-even")
 wrong("wrong-result")({"+ 1 +": "+ 2 +"})
 wrong("wrong-arguments", "rows, columns")({"rows, columns": "shape"})
 right("return math.ceil(rows * columns / (rows + columns + 1)) - 1")
 
-
-# --- energy-rank -----------------------------------------------------------------------------
 
 wrong, right = answers_to("energy-rank")
 wrong("wrong-shape", "one number, k")({"energy =": "return"})
@@ -52,8 +46,6 @@ right(
 )
 
 
-# --- one-loop --------------------------------------------------------------------------------
-
 wrong, right = answers_to("one-loop")
 wrong("wrong-result", "transpose of the right one")({"u[:, i], vt[i]": "vt[i], u[:, i]"})
 wrong("wrong-result", "transpose of the right one")({"return out": "return out.T"})
@@ -69,8 +61,6 @@ right(
     "return out.astype(np.float32)"
 )
 
-
-# --- reconstruct -----------------------------------------------------------------------------
 
 wrong, right = answers_to("reconstruct")
 wrong("out-of-bounds", "Compare row with")({"row < out.shape[0] and col < out.shape[1]": "True"})
@@ -109,8 +99,6 @@ wrong("typing", "'total' is used before it is set")({"total = 0.0\n        ": ""
 right({"col, row =": "row, col =", "= 0.0": "= np.float32(0)", "total +=": "total = total +"})
 
 
-# --- reconstruct-columns ---------------------------------------------------------------------
-
 wrong, right = answers_to("reconstruct-columns")
 wrong("float64", "float32(0)")({"float32(0)": "0.0"})
 wrong("limit", "6 sectors per request", "col, row = cuda.grid(2)")({"col, row": "row, col"})
@@ -123,8 +111,6 @@ wrong("limit", "Each pixel is stored once")(
 )
 
 
-# --- reconstruct-float32 ---------------------------------------------------------------------
-
 wrong, right = answers_to("reconstruct-float32")
 wrong("float64", "Line 6: total += ", "float32(0)", "Line 6")({"float32(0)": "0.0"})
 wrong("float64", "so is total = 0")({"float32(0)": "0"})
@@ -132,8 +118,6 @@ wrong("float64", "Line 6")({"total +=": "total += 1.0 *"})
 wrong("typing", "Only the zero is missing: call float32")({"float32(0)": "float32"})
 wrong("wrong-result", "fractions are lost")({"= total": "= int32(total)"})
 
-
-# --- reconstruct, reconstruct-float32, reconstruct-columns -----------------------------------
 
 _, right = answers_to("reconstruct", "reconstruct-float32", "reconstruct-columns")
 
@@ -154,8 +138,6 @@ def kernel_with_device_function(u, s, vt, k, out):
     if row < out.shape[0] and col < out.shape[1]:
         out[row, col] = pixel(u, s, vt, k, row, col)
 
-
-# --- needed-factors --------------------------------------------------------------------------
 
 wrong, right = answers_to("needed-factors")
 wrong("wrong-result", "u is float64, not float32")(

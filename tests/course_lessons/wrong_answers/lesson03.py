@@ -5,8 +5,6 @@ from statistics import median  # noqa: F401
 from course.measure.occupancy import occupancy
 from tests.course_lessons.wrong_answers import answers_to
 
-# --- time-a-launch ---------------------------------------------------------------------------
-
 wrong, right = answers_to("time-a-launch")
 WAIT, START, LAUNCH = "synchronize()", "start = clock()", "launch()"
 KEEP = "times.append(1e3 * (clock() - start))"
@@ -41,8 +39,6 @@ for order in ((START, LAUNCH, WAIT, KEEP, WAIT), (WAIT, LAUNCH, START, WAIT, KEE
     right(loop(*order))
 
 
-# --- report-line -----------------------------------------------------------------------------
-
 wrong, right = answers_to("report-line")
 wrong("wrong-result", "drawn")({"least / median": "min(1, least / median)"})
 wrong("wrong-result", "Line 2 decides")({"np.median": "min"})
@@ -50,8 +46,6 @@ wrong("wrong-shape", "return median, share, times")({"median, least": "least"})
 wrong("wrong-result", "not numbers")({"return median": 'return f"{median:.3g} ms"'})
 right("return np.array([np.median(samples) ** 2, least, other]) / np.median(samples)")
 
-
-# --- effective-rates -------------------------------------------------------------------------
 
 wrong, right = answers_to("effective-rates")
 wrong("wrong-result", "Return two values")({"* 1e-6, 2 * rows * columns * k / moved": "/ 1e6"})
@@ -79,8 +73,6 @@ right(
     "moved)])"
 )
 
-
-# --- least-time ------------------------------------------------------------------------------
 
 wrong, right = answers_to("least-time")
 wrong("wrong-result", "a softmax", "Line 4 decides")({"memory > arithmetic": "bytes > operations"})
@@ -118,8 +110,6 @@ wrong("wrong-result", "The two have changed places")(
 )
 right('return max((bytes / bandwidth / 1e6, "memory"), (operations / rate / 1e9, "arithmetic"))')
 
-
-# --- impossible-figures ----------------------------------------------------------------------
 
 wrong, right = answers_to("impossible-figures")
 wrong("wrong-result", "'my matmul'", "not in your list")({"operations / rate": "0 / rate"})
@@ -185,8 +175,6 @@ right(
 )
 
 
-# --- fullest-block ---------------------------------------------------------------------------
-
 wrong, right = answers_to("fullest-block")
 wrong("wrong-result", "No block of 1024 threads can start: too much is asked of registers")(
     "return 64 if registers == 44 else 1024"
@@ -229,8 +217,6 @@ right(
     "return sizes[np.argmax([warps_of(int(n), registers, shared) for n in sizes])]"
 )
 
-
-# --- crossing --------------------------------------------------------------------------------
 
 wrong, right = answers_to("crossing")
 wrong("wrong-result", "result is 0")({"in sizes": "in sizes[:-1]"})

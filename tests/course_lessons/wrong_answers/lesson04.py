@@ -2,8 +2,6 @@
 
 from tests.course_lessons.wrong_answers import answers_to
 
-# --- count-sectors ---------------------------------------------------------------------------
-
 wrong, right = answers_to("count-sectors")
 wrong("wrong-shape", "Return one number")("return np.unique(indices * itemsize // 32)")
 right("return len({int(sectors) * itemsize // 32 for sectors in indices})")
@@ -12,8 +10,6 @@ right(
     "return sectors.sum()"
 )
 
-
-# --- total-by-strides ------------------------------------------------------------------------
 
 wrong, right = answers_to("total-by-strides")
 wrong("limit", "32 sectors per request", "32 neighbours")(
@@ -34,8 +30,6 @@ wrong("uninitialised-read", "part[0]", "set it first")(
 )
 right({"+= x[i": "+= x[x.size - 1 - i"})
 
-
-# --- strided-scale-add -----------------------------------------------------------------------
 
 wrong, right = answers_to("strided-scale-add")
 wrong("unwritten-output", "Each thread must go on")(
@@ -65,8 +59,6 @@ right(
 )
 
 
-# --- one-layer -------------------------------------------------------------------------------
-
 wrong, right = answers_to("one-layer")
 wrong(
     "limit",
@@ -95,8 +87,6 @@ right(
 )
 
 
-# --- fix-the-access --------------------------------------------------------------------------
-
 wrong, right = answers_to("fix-the-access")
 wrong("wrong-result")({"lengths[row]": "dots[row, row]"})
 guilty = wrong("limit", "16.5 sectors per request", "may be swapped")(
@@ -110,8 +100,6 @@ wrong("out-of-bounds", "37 x 37", "Guard the row")({"col < out.shape[1]": "col <
 right({"product / length": "dots[row, col] / lengths[row]"})
 right({"out.shape[0]": "lengths.size", "out.shape[1]": "lengths.size"})
 
-
-# --- two-jobs --------------------------------------------------------------------------------
 
 wrong, right = answers_to("two-jobs")
 jobs_by_lane = wrong("limit", "128 requests per launch", "Give whole warps one job")(
@@ -149,8 +137,6 @@ right(
 )
 
 
-# --- block-shape -----------------------------------------------------------------------------
-
 wrong, right = answers_to("block-shape")
 right({"return grid, block": "return (*grid, 1), block"})
 
@@ -181,8 +167,6 @@ wrong("wrong-result", "Grid and block are exchanged")(
 right("return (ceiling(columns, 256), rows), (256, 1)")
 right("return [-(-columns // 64), -(-rows // 16)], [64, 16]")
 
-
-# --- split-records ---------------------------------------------------------------------------
 
 wrong, right = answers_to("split-records")
 wrong("wrong-result", "still 12 bytes", "a view into the records")(

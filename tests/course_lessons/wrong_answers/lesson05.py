@@ -16,8 +16,6 @@ ZERO = np.float32(0)
 ONE_SEVENTH = np.float32(1 / WINDOW)
 
 
-# --- reverse-blocks --------------------------------------------------------------------------
-
 wrong, right = answers_to("reverse-blocks")
 wrong("race", "thread (63, 0, 0) reads too", "Line 10", "into the buffer")({"= buffer": "= x"})
 wrong("barrier-divergence", "100 elements", "let all threads wait")(
@@ -60,8 +58,6 @@ def reverse_in_two_steps_with_syncwarp(x):
     cuda.syncthreads()
     x[i - t + (t ^ 32)] = turned
 
-
-# --- blur-halo -------------------------------------------------------------------------------
 
 wrong, right = answers_to("blur-halo")
 wrong("wrong-result", "x[i - 3]")({"< x.size:": "< x.size - (element >= i - t + BLOCK):"})
@@ -117,8 +113,7 @@ def blur_halo_by_the_outer_threads(out, x):
     out[i] = total * ONE_SEVENTH
 
 
-# --- tile-rounds -----------------------------------------------------------------------------
-
+wrong, right = answers_to("tile-rounds")
 FILLS = (
     "        u_tile[y, x] = u[row, start + x] * s[start + x]\n"
     "        vt_tile[y, x] = vt[start + y, col]\n"
@@ -126,8 +121,6 @@ FILLS = (
 WAIT = "        cuda.syncthreads()\n"
 ADDS = "        for i in range(TILE):\n            total += u_tile[y, i] * vt_tile[i, x]\n"
 ROUND = FILLS + WAIT + ADDS + WAIT
-
-wrong, right = answers_to("tile-rounds")
 wrong("race", "From one round to the next, from `for i in range(TILE): ...`")(
     {ROUND: FILLS + WAIT + WAIT + ADDS}
 )
@@ -138,8 +131,6 @@ wrong("uninitialised-read", "needs what that stores")({ROUND: WAIT + ADDS + WAIT
 wrong("statements", "given twice, and stands once")({ROUND: FILLS + WAIT + ADDS})
 right({ROUND: WAIT + FILLS + WAIT + ADDS})
 
-
-# --- reconstruct-tiled -----------------------------------------------------------------------
 
 wrong, right = answers_to("reconstruct-tiled")
 wrong("barrier-divergence", "Guard the loads and the last store")(
@@ -206,8 +197,6 @@ wrong("race", "vt_tile[0, 0]", "Two barriers")(
 wrong("wrong-result", "drawn")({"range(0, k": "range(0, 64"})
 right({" * s[start + x]": "", "vt[start + y, col]": "s[start + y] * vt[start + y, col]"})
 
-
-# --- block-sums ------------------------------------------------------------------------------
 
 wrong, right = answers_to("block-sums")
 wrong("barrier-divergence", "outside of the if")({"step]\n": "step]\n    "})
@@ -322,8 +311,6 @@ wrong("same-value-race", "of several that have one value, one stores it")(
 )
 
 
-# --- bank-wavefronts -------------------------------------------------------------------------
-
 wrong, right = answers_to("bank-wavefronts")
 wrong("wrong-result", "result is 4, right is 2")(
     "return math.ceil(32 / len(np.unique(words % 32)))"
@@ -334,8 +321,6 @@ right(
     "return max(len(kept) for kept in banks.values())"
 )
 
-
-# --- transpose-write -------------------------------------------------------------------------
 
 wrong, right = answers_to("transpose-write")
 wrong("limit", "stores need 32 sectors per request", "The loads will pay")(
@@ -362,8 +347,6 @@ wrong("not-parallel", "each thread does the work of", "both indices from cuda.gr
 )
 right({"row < out": "column < image", "column < out": "row < image", ", row]": "][row]"})
 
-
-# --- tiled-transpose -------------------------------------------------------------------------
 
 wrong, right = answers_to("tiled-transpose")
 wrong("uncoalesced", "32.0 sectors", "What turns is the tile")(
@@ -393,8 +376,6 @@ wrong("unwritten-output", "33 x 70", "Threads that return in line", "let all thr
 right({"column =": "column, row =", "\n    row =": ","})
 
 
-# --- padded-transpose ------------------------------------------------------------------------
-
 wrong, right = answers_to("padded-transpose")
 wrong("limit", "Is the tile float32?")({"PADDED), float32": "PADDED), np.float64"})
 wrong("barrier-divergence", "in neither")({"column]\n    cuda": "column]\n        cuda"})
@@ -402,7 +383,5 @@ wrong("bank-conflict", "32.0 wavefronts", "One more column")({"PADDED": "SIDE"})
 wrong("typing", "SIDE + 1", "Compute it outside")({"PADDED": "SIDE + 1"})
 right({"SIDE,": "PADDED,"})
 
-
-# --- tiled-transpose, padded-transpose -------------------------------------------------------
 
 _, right = answers_to("tiled-transpose", "padded-transpose")

@@ -15,8 +15,6 @@ SQUARE, SIDE, THREADS = 128, 8, 256
 ACROSS = SQUARE // SIDE
 
 
-# --- shared-reads ----------------------------------------------------------------------------
-
 wrong, right = answers_to("shared-reads")
 wrong("wrong-result", "2 whatever the tile|product of every pair")("return 2.0")
 
@@ -26,30 +24,22 @@ def shared_reads_as_a_fraction(rows, columns):
     return Fraction(rows + columns, rows * columns)
 
 
-# --- smallest-block --------------------------------------------------------------------------
-
 wrong, right = answers_to("smallest-block")
 wrong("wrong-result")({"< ridge": "< ridge - 1e-3"})
 wrong("wrong-result", "1000 * teraflops")({"ridge:": "teraflops / gigabytes_per_second:"})
 right("return int(np.ceil(4000 * teraflops / gigabytes_per_second / 16)) * 16")
 
 
-# --- largest-square --------------------------------------------------------------------------
-
 wrong, right = answers_to("largest-square")
 wrong("wrong-result", "registers = 120")({"other <=": "other <"})
 right("return int((registers - other + 1) ** 0.5 - 1)")
 
-
-# --- free-pitch ------------------------------------------------------------------------------
 
 wrong, right = answers_to("free-pitch")
 wrong("wrong-result", "result is 100, right is")({"-(-least // 4)": "round(least / 4)"})
 wrong("wrong-result", "result is 129, right is 132", "multiples of 4")("return least + 1")
 right("pitch = -(-least // 4)\nreturn 4 * (pitch if pitch % 2 else pitch + 1)")
 
-
-# --- square-tile -----------------------------------------------------------------------------
 
 wrong, right = answers_to("square-tile")
 wrong("limit", "sectors per request", "neighbouring threads load neighbours")(
@@ -86,8 +76,6 @@ def square_without_tiles(u, s, vt, k, out):
 
 right(register_tiles.reconstruct_square)
 
-
-# --- wide-tile -------------------------------------------------------------------------------
 
 wrong, right = answers_to("wide-tile")
 wrong("bank-conflict", "PITCH")({"PITCH": "128"})
@@ -146,8 +134,7 @@ def wide_as_the_square(u, s, vt, k, out):
 right(register_tiles.wide_tiles(True))
 
 
-# --- last-rung -------------------------------------------------------------------------------
-
+wrong, right = answers_to("last-rung")
 LOAD = "        load_tile(u, s, vt, start, first_row, first_column, next_u, next_vt)\n"
 SEVEN = "        seven_depths(total, u_tile, vt_tile, stage, row, column, a, b)\n"
 CHANGE = "        stage = 1 - stage\n"
@@ -163,7 +150,6 @@ def ordered(*statements):
     return {IN_ORDER: "".join(statements)}
 
 
-wrong, right = answers_to("last-rung")
 wrong("race", "Between `store_tile(...)` and `read(...)`, there is no barrier")(
     ordered(LOAD, SEVEN, CHANGE, WAIT, STORE, READ, MULTIPLY)
 )
@@ -182,8 +168,6 @@ wrong("statements", "`cuda.syncthreads()` is given once, and stands nowhere")(
 right(ordered(LOAD, SEVEN, CHANGE, STORE, WAIT, MULTIPLY, READ))
 
 
-# --- two-buffers -----------------------------------------------------------------------------
-
 wrong, right = answers_to("two-buffers")
 wrong("limit", "barriers; 2 are enough", "one barrier a round")(
     {"        stage = 1": "        cuda.syncthreads()\n        stage = 1"}
@@ -194,8 +178,6 @@ wrong("wrong-result", "Line 8 decides")({"+ TILE": "+ TILE - TILE"})
 wrong("wrong-result", "drawn")({"(TILE, k +": "(TILE, min(k, 128) +"})
 wrong("out-of-bounds", "There are two buffers, 0 and 1")({"= 1 - stage": "+= 1"})
 
-
-# --- lane-place ------------------------------------------------------------------------------
 
 wrong, right = answers_to("lane-place")
 wrong("wrong-result", "result[1, 0] is 0, right is 4")(

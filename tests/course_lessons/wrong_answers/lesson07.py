@@ -2,8 +2,6 @@
 
 from tests.course_lessons.wrong_answers import answers_to
 
-# --- busy-time -------------------------------------------------------------------------------
-
 wrong, right = answers_to("busy-time")
 wrong("wrong-result", "only what lies behind it is new")(
     "overlap = 0.0\nfor n, (start, end) in enumerate(spans):\n"
@@ -46,8 +44,6 @@ right(
 )
 
 
-# --- together --------------------------------------------------------------------------------
-
 wrong, right = answers_to("together")
 wrong("raised", "may be empty")({"total = 0.0": "total = 0.0 * first[0][0] * second[0][0]"})
 wrong("wrong-shape", "One number")(
@@ -59,14 +55,10 @@ right(
 )
 
 
-# --- lines-of-a-load -------------------------------------------------------------------------
-
 wrong, right = answers_to("lines-of-a-load")
 wrong("wrong-shape", "not the lines")({"len(np": "np", "// 32))": "// 32)"})
 right({"len(np.unique(elements // 32))": ("1 + np.count_nonzero(np.diff(np.sort(elements >> 5)))")})
 
-
-# --- speed-of-light --------------------------------------------------------------------------
 
 wrong, right = answers_to("speed-of-light")
 wrong("wrong-result", "the larger of the two")({"sm >= memory": "sm > memory + 0.1"})
@@ -83,8 +75,6 @@ right(
     'return word if share >= 60 else "waiting"'
 )
 
-
-# --- main-stall ------------------------------------------------------------------------------
 
 wrong, right = answers_to("main-stall")
 wrong("wrong-result", "waits most for 'wait'")({"clocks.get": "lambda name: int(clocks[name])"})
@@ -131,8 +121,6 @@ right(
     "return waiting[-1][1], waiting[-1][0] / sum(clocks.values())"
 )
 
-
-# --- unseen-kernels --------------------------------------------------------------------------
 
 wrong, right = answers_to("unseen-kernels")
 wrong("wrong-result", "D is not 'too few blocks': there are 1,024 blocks", "Divide sectors")(

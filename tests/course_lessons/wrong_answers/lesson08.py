@@ -11,8 +11,6 @@ STEPS = ("copy in", "kernel", "copy out")
 SESSION = {}
 
 
-# --- fill-the-queues -------------------------------------------------------------------------
-
 wrong, right = answers_to("fill-the-queues")
 wrong("wrong-result", "overwrites image 0, which stream 0 has not copied out")(
     "return [(step, image, image % streams) for step in STEPS for image in range(images)]"
@@ -63,8 +61,6 @@ right(
 )
 
 
-# --- enough-streams --------------------------------------------------------------------------
-
 wrong, right = answers_to("enough-streams")
 
 
@@ -82,8 +78,6 @@ right(
     "    streams += 1\nreturn streams"
 )
 
-
-# --- pack-factors ----------------------------------------------------------------------------
 
 wrong, right = answers_to("pack-factors")
 wrong("wrong-result", "You never called take()")(
@@ -130,8 +124,6 @@ right(
 )
 
 
-# --- serial-fractions ------------------------------------------------------------------------
-
 wrong, right = answers_to("serial-fractions")
 
 
@@ -157,8 +149,6 @@ right(
 )
 
 
-# --- graph-pays ------------------------------------------------------------------------------
-
 wrong, right = answers_to("graph-pays")
 wrong("wrong-result")({"capture //": "(capture + 0.01) //"})
 wrong("wrong-result")({"saved <= 0": "saved <= 1e-3"})
@@ -173,8 +163,6 @@ right(
     "return runs"
 )
 
-
-# --- stale-outputs ---------------------------------------------------------------------------
 
 wrong, right = answers_to("stale-outputs")
 wrong("wrong-result", "compare the whole text")({"!= saved": ".strip() != saved.strip()"})

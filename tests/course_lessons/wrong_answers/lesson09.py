@@ -8,8 +8,6 @@ from concurrent.futures import ThreadPoolExecutor  # noqa: F401
 
 from tests.course_lessons.wrong_answers import answers_to
 
-# --- rebuild-many ----------------------------------------------------------------------------
-
 wrong, right = answers_to("rebuild-many")
 wrong("out-of-bounds", "Three guards")({" image < out.shape[0] and": ""})
 wrong("float64", "float32(0)")({"float32(0)": "0.0"})
@@ -45,8 +43,6 @@ right(
     }
 )
 
-
-# --- run-workers -----------------------------------------------------------------------------
 
 wrong, right = answers_to("run-workers")
 wrong("deadlock", "in join() for the end of worker", "as many as there are workers")(
@@ -136,8 +132,6 @@ right(
 )
 
 
-# --- errors-travel ---------------------------------------------------------------------------
-
 wrong, right = answers_to("errors-travel")
 wrong("wrong-result", "may be empty for a while")({"while (": "while not waiting.empty() and ("})
 wrong("wrong-result", "called 8 times for 4 images")({"try:": "try:\n            work(image)"})
@@ -178,8 +172,6 @@ def errors_as_they_are(waiting, done, work):
     return len(bad)
 
 
-# --- write-in-order --------------------------------------------------------------------------
-
 wrong, right = answers_to("write-in-order")
 wrong("wrong-result", "the order in which they came")(
     "for number, result in pairs:\n    write(result)\nreturn 0"
@@ -202,8 +194,6 @@ right(
 )
 
 
-# --- slowest-stage ---------------------------------------------------------------------------
-
 wrong, right = answers_to("slowest-stage")
 wrong("wrong-result", "'factorise', 83.333; right is 'rebuild'")(
     "name = max(stages, key=lambda stage: stages[stage][0])\nreturn name, 1000 / stages[name][0]"
@@ -216,8 +206,6 @@ right(
     "return [rates[-1][1], 1 / (rates[-1][0] / 1e3)]"
 )
 
-
-# --- save-whole ------------------------------------------------------------------------------
 
 wrong, right = answers_to("save-whole")
 wrong("wrong-result", "holds 0 of 65 bytes", "takes it for a whole image")("path.write_bytes(data)")
@@ -254,8 +242,6 @@ def saved_by_mkstemp(path, data):
         os.unlink(name)
         raise
 
-
-# --- left-to-do ------------------------------------------------------------------------------
 
 wrong, right = answers_to("left-to-do")
 wrong("wrong-result", "Line 3 decides")({"not in done": '+ "\\n" not in journal'})

@@ -14,8 +14,6 @@ LOWEST = np.finfo(np.float32).min
 warp_sum, block_sum = pieces(KINDS["sum"], 8)
 
 
-# --- warp-row-sum ----------------------------------------------------------------------------
-
 wrong, right = answers_to("warp-row-sum")
 wrong("race", "writes out")({"shfl_xor_sync": "shfl_down_sync", "if lane == 0:\n            ": ""})
 wrong("uncoalesced", "Lane l takes the columns l, l + 32")(
@@ -69,8 +67,6 @@ wrong("wrong-result", "drawn")({"x.shape[1]": "min(x.shape[1], 1024)"})
 right({"shfl_xor_sync": "shfl_up_sync", "== 0:": "== 31:"})
 right({"(ALL,": "(-1,"})
 
-
-# --- sum-several -----------------------------------------------------------------------------
 
 wrong, right = answers_to("sum-several")
 wrong("limit", "One thread of each block")(
@@ -168,8 +164,6 @@ def sum_of_a_part_for_each_block(x, out):
         cuda.atomic.add(out, 0, total)
 
 
-# --- merge-softmax ---------------------------------------------------------------------------
-
 wrong, right = answers_to("merge-softmax")
 right(
     "if total == 0:\n    return other_largest, other_total\n"
@@ -193,8 +187,6 @@ right(
     "np.exp(other_largest - both)]"
 )
 
-
-# --- softmax-online --------------------------------------------------------------------------
 
 wrong, right = answers_to("softmax-online")
 wrong("wrong-result", "begins with LOWEST", "exp(old largest - new largest)")(

@@ -14,8 +14,6 @@ from tests.course_lessons.wrong_answers import answers_to
 ALL = 0xFFFFFFFF
 
 
-# --- jacobi-rotation -------------------------------------------------------------------------
-
 wrong, right = answers_to("jacobi-rotation")
 wrong("wrong-result", "two nearly equal numbers", "nearly orthogonal")(
     {"math.copysign(1 / (abs(tau)": "-tau"},
@@ -74,8 +72,6 @@ right(
     "return 1 / np.sqrt(1 + t**2), t / np.sqrt(1 + t**2)"
 )
 
-
-# --- jacobi-sweep ----------------------------------------------------------------------------
 
 wrong, right = answers_to("jacobi-sweep")
 
@@ -151,8 +147,6 @@ def sweep_with_combinations(rows):
         rows[pair[0]], rows[pair[1]] = c * x - s * y, s * x + c * y
     return rows, max(met)
 
-
-# --- tournament ------------------------------------------------------------------------------
 
 wrong, right = answers_to("tournament")
 wrong("wrong-result", "is in")(
@@ -231,8 +225,6 @@ right(
 right("return np.array(tournament_that_is_right(n))[::-1, :, ::-1]")
 
 
-# --- rotate-pairs ----------------------------------------------------------------------------
-
 wrong, right = answers_to("rotate-pairs")
 pairs_of_32_columns = wrong("wrong-result", "Line 5 decides")(
     {"range(lane, w.shape[2], 32):\n        x, y": "range(lane, 32, 32):\n        x, y"},
@@ -294,8 +286,6 @@ def pairs_with_shuffles_down(w, pairs):
         x_row[column], y_row[column] = c * x - s * y, s * x + c * y
 
 
-# --- sweep-shared ----------------------------------------------------------------------------
-
 wrong, right = answers_to("sweep-shared")
 wrong("barrier-divergence", "behind the loop over pairs")(
     {")\n        cuda": ")\n            cuda"}
@@ -356,8 +346,6 @@ def sweep_copied_by_warps(w):
     for e in range(t, n * columns, threads):
         w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
 
-
-# --- range-finder ----------------------------------------------------------------------------
 
 wrong, right = answers_to("range-finder")
 wrong("wrong-result", "not orthonormal")({"np.linalg.qr(a @ random)[0]": "a @ random"})

@@ -6,8 +6,6 @@ from fractions import Fraction  # noqa: F401
 
 from tests.course_lessons.wrong_answers import answers_to
 
-# --- network-bytes ---------------------------------------------------------------------------
-
 wrong, right = answers_to("network-bytes")
 wrong("wrong-shape", "Return one number|2")({" + passes": ", passes"})
 wrong("raised", "UnboundLocalError|NameError|there")(
@@ -55,8 +53,6 @@ def bytes_by_match(plan, images, batch, factors, back, passes):
             there = factors * images * passes
     return float(there + back * images * passes)
 
-
-# --- steady-sum ------------------------------------------------------------------------------
 
 wrong, right = answers_to("steady-sum")
 wrong("wrong-result", "the order in which they arrive", "float64")(
@@ -120,8 +116,6 @@ right(
 right({"float32(0": "zeros((), np.float32", "_number": "_worker"})
 
 
-# --- last-batch ------------------------------------------------------------------------------
-
 wrong, right = answers_to("last-batch")
 wrong("wrong-result", "goes to the smallest of them")(
     "free = math.ceil(len(milliseconds) / workers)\n"
@@ -139,8 +133,6 @@ right(
 )
 
 
-# --- two-laws --------------------------------------------------------------------------------
-
 wrong, right = answers_to("two-laws")
 wrong("wrong-shape", "must be 2 values")({"same_work =": "return"})
 right(
@@ -148,8 +140,6 @@ right(
     "return [workers / (1 + serial * (workers - 1)), serial + workers * (1 - serial)]"
 )
 
-
-# --- batch-size ------------------------------------------------------------------------------
 
 wrong, right = answers_to("batch-size")
 wrong("wrong-result", "returns None")("print(math.ceil(cost * (1 - share) / (share * image)))")

@@ -14,8 +14,6 @@ PARTS = 8
 warp_sum, block_sum = pieces(KINDS["sum"], 8)
 
 
-# --- merge-moments ---------------------------------------------------------------------------
-
 wrong, right = answers_to("merge-moments")
 wrong("raised", "Both parts may be empty")({"max(both, 1)": "both"})
 wrong("wrong-result", "right is 0")(
@@ -40,8 +38,6 @@ right(
 )
 
 
-# --- count-transfers -------------------------------------------------------------------------
-
 wrong, right = answers_to("count-transfers")
 wrong("wrong-result", "right is 6")("return 5, 2")
 right(
@@ -50,8 +46,6 @@ right(
     "return apart, len({name for name in read if name not in made}) + 1"
 )
 
-
-# --- layer-norm-gelu -------------------------------------------------------------------------
 
 wrong, right = answers_to("layer-norm-gelu")
 wrong("wrong-result", "digits cancel. Sum (value - mean)² instead")(

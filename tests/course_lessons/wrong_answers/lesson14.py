@@ -11,8 +11,6 @@ from tests.course_lessons.wrong_answers import answers_to
 ALL = 0xFFFFFFFF
 
 
-# --- fused-bytes -----------------------------------------------------------------------------
-
 wrong, right = answers_to("fused-bytes")
 
 
@@ -65,8 +63,6 @@ right(
 right(bytes_right)
 
 
-# --- time-of-launches ------------------------------------------------------------------------
-
 wrong, right = answers_to("time-of-launches")
 wrong("raised", "it may be empty")(
     "done = launch + works[0]\nfor place, work in enumerate(works[1:], 2):\n"
@@ -81,8 +77,6 @@ right(
     "return max(now, default=0)"
 )
 
-
-# --- normalise-frames ------------------------------------------------------------------------
 
 wrong, right = answers_to("normalise-frames")
 wrong("not-parallel", "one warp does the work", "Five frames, five warps")(
@@ -205,8 +199,6 @@ def frames_by_shifted_squares(x, out):
     result[lane + 32] = (q - mean) * scale
 
 
-# --- staged-weights --------------------------------------------------------------------------
-
 wrong, right = answers_to("staged-weights")
 wrong("limit", "128 shared stores in one of them", "All threads of the block copy weights")(
     {
@@ -314,8 +306,6 @@ right(
 )
 
 
-# --- folded-decoder --------------------------------------------------------------------------
-
 wrong, right = answers_to("folded-decoder")
 wrong("raised", "weight.shape[0] columns for each frame")({" = basis": ", out = basis"})
 wrong("wrong-shape", "for each frame")({"reshape(len(basis), -1)": "sum(axis=1)"})
@@ -333,8 +323,6 @@ right(
 )
 right({"(frames @ weight.T": 'np.einsum("rfb,ob->rfo", frames, weight', ", -1)": ", -1).tolist()"})
 
-
-# --- one-kernel ------------------------------------------------------------------------------
 
 wrong, right = answers_to("one-kernel")
 wrong("race", "put cuda.syncthreads() between the two", "Other warps: cuda.syncthreads()")(

@@ -9,8 +9,6 @@ import numpy as np
 
 from tests.course_lessons.wrong_answers import answers_to
 
-# --- launch-on-stream ------------------------------------------------------------------------
-
 wrong, right = answers_to("launch-on-stream")
 wrong("wrong-result", "the default stream, 0", "Nothing orders the two")(
     {"[grid, 128, stream]": "[grid, 128]"}
@@ -50,8 +48,6 @@ right(
     "kernel[grid, (128, 1), cuda.external_stream(queue.cuda_stream), 0](*views)"
 )
 
-# --- softmax-gradient ------------------------------------------------------------------------
-
 wrong, right = answers_to("softmax-gradient")
 wrong("wrong-result", "Line 11 decides")({"(dy[row, column] - total)": "dy[row, column]"})
 wrong("limit", "y and dy are read twice at most")(
@@ -78,8 +74,6 @@ wrong("out-of-bounds", "The last block may have warps without a row")(
 wrong("float64", "In your own lines")({"total += dy": "total += 1.0 * dy"})
 right({" * (dy[row, column] - total)": " * (-total + dy[row, column])"})
 
-# --- softmax-both-ways -----------------------------------------------------------------------
-
 wrong, right = answers_to("softmax-both-ways")
 wrong("wrong-result", "kept 1 of your tensors, and not y")(
     {"save_for_backward(y)": "save_for_backward(x)"}
@@ -101,8 +95,6 @@ wrong("wrong-result", "one in each pass is enough")(
 wrong("wrong-result", "Return the class")({"return Softmax": "return Softmax()"})
 wrong("wrong-result", "backward returns something else")({"return dx": "return dx, dy[0]"})
 right({"torch.empty_like(y)": "torch.zeros_like(dy)", "return dx": "return dx, None"})
-
-# --- element-address -------------------------------------------------------------------------
 
 wrong, right = answers_to("element-address")
 wrong("raised", "NoneType", "`strides` is None where elements lie in C order")(
@@ -140,8 +132,6 @@ def address_axis_by_axis(array, index):
         strides = tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
     return float(behind(array["data"][0], index, strides))
 
-
-# --- ordered-streams -------------------------------------------------------------------------
 
 wrong, right = answers_to("ordered-streams")
 before = '    for other in others:\n        commands += [("record", other, other), ("wait", mine'
@@ -232,8 +222,6 @@ def ordered_in_a_chain(mine, others):
     return commands
 
 
-# --- find-a-plan -----------------------------------------------------------------------------
-
 wrong, right = answers_to("find-a-plan")
 ELSEWHERE = {}
 key = "(x.shape, x.strides, x.dtype, x.device, x.address % 16)"
@@ -302,8 +290,6 @@ def plan_found_by_comparing(x, plans, prepare):
     return known[-1][1]
 
 
-# --- gradient-gap ----------------------------------------------------------------------------
-
 wrong, right = answers_to("gradient-gap")
 wrong("raised", "Sum over all elements")({"(moved * dy).sum()": "moved.sum() * dy"})
 wrong("wrong-shape", "Return one number, not an array")(
@@ -335,8 +321,6 @@ right(
     "return np.array(np.ptp(both) / np.abs(both).max())"
 )
 
-
-# --- bfloat16-bits ---------------------------------------------------------------------------
 
 wrong, right = answers_to("bfloat16-bits")
 rounding = "(bits + 0x7FFF + (bits >> 16 & 1)) >> 16"

@@ -8,8 +8,6 @@ from course import cuda
 from course_models.training.rng import normal4
 from tests.course_lessons.wrong_answers import answers_to
 
-# --- bce-of-logits ---------------------------------------------------------------------------
-
 wrong, right = answers_to("bce-of-logits")
 LOSS = "max(logit, float32(0)) - logit * x + math.log(float32(1) + e)"
 
@@ -68,8 +66,6 @@ def bce_by_two_cases(logits, targets, scale, values, slopes):
             slopes[i] = (e / (float32(1) + e) - x) * scale
 
 
-# --- sample-code -----------------------------------------------------------------------------
-
 wrong, right = answers_to("sample-code")
 LOOP = "range(cuda.grid(1), groups, cuda.gridsize(1))"
 HALF = "float32(0.5) * log_variance[i]"
@@ -111,8 +107,6 @@ def sample_from_the_last_group(mean, log_variance, counter, z, noise):
                 deviation = math.exp(log_variance[4 * group + n]) ** float32(0.5)
                 z[4 * group + n] = mean[4 * group + n] + e * deviation
 
-
-# --- adam-step -------------------------------------------------------------------------------
 
 wrong, right = answers_to("adam-step")
 
@@ -173,8 +167,6 @@ wrong("wrong-result", "First the moments")(
 wrong("wrong-result", "near 1e-07")({"+ float32(1e-8)": "+ float32(1e-8) * corrected[1]"})
 
 
-# --- product-epilogue ------------------------------------------------------------------------
-
 wrong, right = answers_to("product-epilogue")
 BENT = "out[row, column] = y if y > float32(0) else float32(0.2) * y"
 GUARD = "if row < out.shape[0] and column < out.shape[1]:"
@@ -201,8 +193,6 @@ wrong("barrier-divergence", "guard the store alone")(
 )
 right({"y if y > float32(0) else float32(0.2) * y": "float32(0.6) * y + float32(0.4) * abs(y)"})
 
-
-# --- order-the-launches ----------------------------------------------------------------------
 
 wrong, right = answers_to("order-the-launches")
 APART = "set(writes) & {*others_reads, *others_writes} or set(reads) & {*others_writes}"

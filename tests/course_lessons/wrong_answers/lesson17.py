@@ -9,8 +9,6 @@ from course_lessons.lesson17.shares import pair, share_of_a, share_of_b, store_s
 from tests.course_lessons.wrong_answers import answers_to
 from warpsim.ptx import mma_f16, mma_f16_k8, split_halves
 
-# --- split-in-halves -------------------------------------------------------------------------
-
 wrong, right = answers_to("split-in-halves")
 wrong("wrong-result", "no better than upper alone")({"lower,": "np.zeros_like(upper),"})
 wrong("wrong-result", "near 2^13", "a millionth")(
@@ -49,8 +47,6 @@ right(
 wrong("wrong-result", "drawn")({"14 - exponent": "max(14 - exponent, -20)"})
 wrong("wrong-result", "a half ends at 65,504", "-5,000 among")({"np.abs(x).max()": "x.max()"})
 
-
-# --- one-product -----------------------------------------------------------------------------
 
 wrong, right = answers_to("one-product")
 wrong("out-of-bounds", "g goes from 0 to 7, q from 0 to 3")(
@@ -104,8 +100,6 @@ def product_of_four_neighbours(a, b, out):
     )
 
 
-# --- tile-of-products --------------------------------------------------------------------------
-
 wrong, right = answers_to("tile-of-products")
 wrong("limit", "load it once, for both")({"(right, of_a,": "(right, share_of_a(a, row + g, k),"})
 wrong("unwritten-output", "Store both halves of the tile")(
@@ -150,8 +144,6 @@ wrong("limit", "no product on tensor cores; 10 are needed")(
 )
 
 
-# --- split-product -----------------------------------------------------------------------------
-
 wrong, right = answers_to("split-product")
 wrong("unwritten-output", "stores a lane's four sums")({"    store_sums(out, g, 2 * q, c)": ""})
 wrong("typing", "upper_a and lower_a are of a")({"lower_a, upper_b)": "upper_b, lower_a)"})
@@ -180,8 +172,6 @@ right(
     "store_sums(out, g, 2 * q, sums)"
 )
 
-# --- swizzled-tile -----------------------------------------------------------------------------
-
 wrong, right = answers_to("swizzled-tile")
 wrong("limit|bank-conflict", "word w of every row lies in bank w|^ (row % 8 * 4)")(
     {"lane ^ (row % 8 * 4)": "lane"}, {"word ^ (row % 8 * 4)": "word"}
@@ -204,8 +194,6 @@ right({"row % 8 * 4)] = a": "(row & 7) << 2)] = a"})
 right({"cuda.syncwarp()": "cuda.syncthreads()"})
 
 
-# --- tile-order --------------------------------------------------------------------------------
-
 wrong, right = answers_to("tile-order")
 wrong("wrong-shape|wrong-result", "two whole numbers|(row, column)")("return number")
 wrong("borrowed", "uses `hopper.tile_of`, which is a solution of the course")(
@@ -222,8 +210,6 @@ right(
 )
 
 
-# --- wgmma-descriptor ------------------------------------------------------------------------
-
 wrong, right = answers_to("wgmma-descriptor")
 wrong("wrong-result", "address is", "x 16 bytes in your bits 0 to 13")({"address >> 4": "address"})
 wrong("wrong-result", "stride is 64 x 16 bytes|leading is 65 x 16")(
@@ -235,10 +221,8 @@ right(
     "return hopper.descriptor(address, leading, stride, list(hopper.SWIZZLES)[0]) + (swizzle << 62)"
 )
 
-# --- one-wgmma -------------------------------------------------------------------------------
-
-FENCE, BARRIER = "    fence_async()\n", "    cuda.syncthreads()\n"
 wrong, right = answers_to("one-wgmma")
+FENCE, BARRIER = "    fence_async()\n", "    cuda.syncthreads()\n"
 wrong("race", "fence_async()", "a path of their own")(
     {FENCE: "", "    c = wgmma_sums(c)\n": "    c = wgmma_sums(c)\n" + FENCE}
 )
@@ -250,8 +234,6 @@ wrong("race", "sums may be read after wgmma_sums")(
 )
 wrong("statements", "stands nowhere in your order")({FENCE: ""})
 right({BARRIER: "", FENCE: BARRIER + FENCE})
-
-# --- one-box ---------------------------------------------------------------------------------
 
 wrong, right = answers_to("one-box")
 SEEN = "    fence_mbarriers()\n"
@@ -265,8 +247,6 @@ wrong("deadlock", "waits for ever", "Initialise first, wait last")({LOAD + WAIT:
 wrong("statements", "stands nowhere in your order")({SEEN: ""})
 right({"2 * out.size": "out.nbytes"})
 
-# --- ring-place ------------------------------------------------------------------------------
-
 wrong, right = answers_to("ring-place")
 wrong("wrong-result", "Line 3 decides")({"1 - parity": "parity"})
 wrong("wrong-result", "take the round % 2|round is step // n")(
@@ -274,8 +254,6 @@ wrong("wrong-result", "take the round % 2|round is step // n")(
 )
 wrong("wrong-shape", "stage, parity of full, parity of empty")({", 1 - parity": ""})
 right("round, stage = divmod(step, stages)\nreturn stage, round & 1, round & 1 ^ 1")
-
-# --- by-roles --------------------------------------------------------------------------------
 
 wrong, right = answers_to("by-roles")
 FULL, EMPTY = "mbarrier_wait(full, stage, parity)", "mbarrier_wait(empty, stage, parity ^ 1)"

@@ -10,8 +10,6 @@ from course_lessons.lesson18.parts import dot_in_tiles, row_sum
 from course_models.vit.buffers import lifetimes
 from tests.course_lessons.wrong_answers import answers_to
 
-# --- attend-online -----------------------------------------------------------------------------
-
 wrong, right = answers_to("attend-online")
 wrong("wrong-result", "an exponential overflows", "scores near 1,000")(
     "total, sums = 0.0, np.zeros(size)\nfor scores, values in tiles:\n"
@@ -50,8 +48,6 @@ def attend_key_by_key(tiles, size):
     return np.array(sums) / total
 
 
-# --- attention-in-tiles ------------------------------------------------------------------------
-
 wrong, right = answers_to("attention-in-tiles")
 BARRIER = "        cuda.syncthreads()\n"
 wrong("wrong-result", "exp(score) overflows", "whose scores go to 200")(
@@ -75,8 +71,6 @@ right({"min(KEYS, tokens - first)": "KEYS", "            score = float32(0)": (
     "            if first + n >= tokens:\n                break\n            score = float32(0)"
 )})  # fmt: skip
 
-
-# --- patch-rows --------------------------------------------------------------------------------
 
 wrong, right = answers_to("patch-rows")
 wrong("wrong-result", "one too far to the right|that is what you get|Row r is patch")(
@@ -108,8 +102,6 @@ def rows_of_columns(images, patch, rows):
     channel, y = divmod(line, patch)
     rows[r, c] = images[n, channel, down * patch + y, right_ * patch + place]
 
-
-# --- norm-of-halves ----------------------------------------------------------------------------
 
 wrong, right = answers_to("norm-of-halves")
 wrong("wrong-result", "squares of halves end at 65,504|digits cancel|E[x²]")(
@@ -161,8 +153,6 @@ def norm_with_a_pair(x, gamma, beta, out):
             out[row, c] = float32(gamma[c]) * z + float32(beta[c])
 
 
-# --- bias-gelu ---------------------------------------------------------------------------------
-
 wrong, right = answers_to("bias-gelu")
 wrong("out-of-bounds", "At the edges blocks stick out")(
     {"if row < out.shape[0] and column < out.shape[1]": "if column < out.shape[1]"}
@@ -205,8 +195,6 @@ def linear_gelu_by_erf(x, weight, bias, out):
         below = float32(0.5) * (float32(1) + math.erf(z * float32(0.70710678)))
         out[row, column] = z * below
 
-
-# --- buffers-by-lifetimes ----------------------------------------------------------------------
 
 wrong, right = answers_to("buffers-by-lifetimes")
 wrong("wrong-result", "both included")({"first <= lives[other][1]": "first < lives[other][1]"})
@@ -251,8 +239,6 @@ def by_trying_bytes(steps, sizes):
                 break
     return places
 
-
-# --- product-by-rows ---------------------------------------------------------------------------
 
 wrong, right = answers_to("product-by-rows")
 CALL = "gemm(columns, rows, depth, b, columns, a, depth, out, columns)"

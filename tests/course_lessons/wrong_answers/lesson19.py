@@ -4,8 +4,6 @@ from statistics import median  # noqa: F401
 
 from tests.course_lessons.wrong_answers import answers_to
 
-# --- fair-ratio ------------------------------------------------------------------------------
-
 wrong, right = answers_to("fair-ratio")
 wrong("wrong-result", "Leave the first call out")({"old[1:]": "old[:1]"})
 wrong("raised", "old[1:] is all but the first")({"np.median(old[1:])": "np.median(old)[1:]"})
@@ -22,8 +20,6 @@ def ratio_by_hand(old, new, old_work, new_work):
 
     return middle(old) / old_work * new_work / middle(new)
 
-
-# --- what-to-mend ----------------------------------------------------------------------------
 
 wrong, right = answers_to("what-to-mend")
 wrong("wrong-result", "two are worth the same")({"after < least": "after <= least"})
