@@ -1,5 +1,7 @@
 """Fixtures of many tests."""
 
+import signal
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,13 @@ import pytest
 @pytest.fixture
 def rng():
     return np.random.default_rng(12)
+
+
+@pytest.fixture
+def keep_signal_handlers():
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)
 
 
 @pytest.fixture(scope="module")

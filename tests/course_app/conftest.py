@@ -8,6 +8,12 @@ from tests.course_app.worker_parts import lives
 
 
 @pytest.fixture
+def out(tmp_path):
+    """Where results go; not there yet."""
+    return tmp_path / "out"
+
+
+@pytest.fixture
 def quick_grid(monkeypatch):
     """The grid of pictures is not drawn."""
     monkeypatch.setattr(results, "write_grid", draw_quickly)

@@ -26,6 +26,7 @@ from tests.course_app.pipeline_parts import call, draw_quickly
 from tests.course_app.stopped_processes import hear
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.usefixtures("keep_signal_handlers")
 
 
 def run(*words, folder, **settings):
@@ -33,13 +34,6 @@ def run(*words, folder, **settings):
     command = [sys.executable, "-m", "course", *map(str, words)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)} | settings
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-
-
-@pytest.fixture(autouse=True)
-def keep_signal_handlers():
-    handler = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, handler)
 
 
 @pytest.fixture(autouse=True)

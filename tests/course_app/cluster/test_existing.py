@@ -96,12 +96,11 @@ def test_a_command_uses_workers_of_another_folder_and_leaves_them(
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 def test_a_worker_that_is_killed_costs_nothing_and_a_stopped_run_is_resumed(
-    folder, tmp_path, scheduler
+    folder, tmp_path, out, scheduler
 ):
     address, processes = scheduler
     options = {"size": 20, "engine": "numpy", "batch": 1}
     reconstruct_images([folder], [3, 9], tmp_path / "alone", **options)
-    out = tmp_path / "out"
 
     def stopped(files):
         for place, file in enumerate(files):

@@ -89,8 +89,7 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(folder, alone, tmp_path)
 
 
 @pytest.mark.slow
-def test_what_is_wrong_is_said_as_by_one_process(group, folder, tmp_path, monkeypatch):
-    out = tmp_path / "out"
+def test_what_is_wrong_is_said_as_by_one_process(group, folder, tmp_path, out, monkeypatch):
 
     def in_no_folder(job, *given):
         return Part(replace(job, folder=tmp_path / "gone" / "deeper"), *given)
@@ -110,8 +109,7 @@ def test_what_is_wrong_is_said_as_by_one_process(group, folder, tmp_path, monkey
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_ends_the_work_and_can_be_resumed(group, folder, alone, tmp_path):
-    out = tmp_path / "out"
+def test_an_interrupted_run_ends_the_work_and_can_be_resumed(group, folder, alone, out):
     scheduler = GroupScheduler(group)
     options = {"size": 20, "engine": "numpy", "scheduler": scheduler, "resume": True, "batch": 1}
 

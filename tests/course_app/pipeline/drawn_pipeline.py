@@ -44,9 +44,7 @@ from course_app.pipeline import (
     stages,
     worker,
 )  # fmt: skip
-from course_app.pipeline import (
-    scheduler as line,
-)
+from course_app.pipeline import scheduler as line
 from course_app.pipeline.shared_buffers import SharedBuffers, SharedFile
 from course_app.pipeline.workers import Ended, how_it_ended
 from tests.course_app.pipeline_parts import TIMEOUT, contents, draw_quickly, some_images
@@ -498,9 +496,8 @@ def groups(seed, place):
     ]
     for number, controller in enumerate(("memory", "cpu")):
         second = draw.random() < 0.5
-        shown = draw.choice(
-            (0, 0, draw.randrange(len(way) + 1), len(way))
-        )  # levels above the mount
+        # levels above the mount
+        shown = draw.choice((0, 0, draw.randrange(len(way) + 1), len(way)))
         hidden, namespace = draw.random() < 0.15, draw.random() < 0.5
         mounted = f"/sys/fs/cgroup/{draw.choice(('it', 'a mount'))}{number}"
         own, top = ("/".join(["", *its]) or "/" for its in (way, way[:shown]))

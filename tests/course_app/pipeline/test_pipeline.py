@@ -200,9 +200,8 @@ class FullFile(io.FileIO):
 
 
 @pytest.mark.parametrize("discard", [False, True])
-def test_a_full_disk_is_said_and_nothing_is_torn(folder, tmp_path, monkeypatch, discard):
+def test_a_full_disk_is_said_and_nothing_is_torn(folder, tmp_path, out, monkeypatch, discard):
     rebuild(folder, tmp_path / "whole")
-    out = tmp_path / "out"
     with monkeypatch.context() as patch:
         full_after(patch, 11)
         with pytest.raises(OSError, match="No space left on device; make room") as caught:
@@ -265,8 +264,7 @@ def test_a_folder_of_images_that_vanishes_ends_the_run_but_a_file_is_set_aside(f
     assert contents(tmp_path / "all") == contents(tmp_path / "whole")
 
 
-def test_a_folder_for_results_that_vanishes_ends_the_run(folder, tmp_path):
-    out = tmp_path / "out"
+def test_a_folder_for_results_that_vanishes_ends_the_run(folder, out):
 
     def progress(files):
         for place, file in enumerate(files):

@@ -149,11 +149,10 @@ def test_a_death_at_any_change_of_the_disk_changes_nothing(tmp_path, moment, fir
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
 @pytest.mark.parametrize("part", [0.15, 0.5, 0.85])
-def test_killed_at_a_random_moment(tmp_path, monkeypatch, part):
+def test_killed_at_a_random_moment(tmp_path, out, monkeypatch, part):
     """SIGKILL, after about so much of the work; chance decides in the middle of what."""
     folder = some_images(tmp_path / "in", 40)
     rebuild(folder, tmp_path / "whole")
-    out = tmp_path / "out"
     write = files.write_new
 
     def slowly(*arguments):
@@ -225,8 +224,7 @@ def test_the_kill_test_finds_what_is_wrong(tmp_path, monkeypatch):
 # --- resumed --------------------------------------------------------------------------------------
 
 
-def test_what_is_done_is_not_done_again(folder, tmp_path, whole, monkeypatch):
-    out = tmp_path / "out"
+def test_what_is_done_is_not_done_again(folder, out, whole, monkeypatch):
     left = interrupted(folder, out)
     done = [json.loads(line)[0] for line in (left / journal.FILE).read_text().splitlines()[1:]]
     assert len(done) == 3
@@ -280,8 +278,7 @@ def test_a_finished_run_of_something_else_is_no_finished_run(folder, tmp_path, w
     assert all((out / line.file).is_file() for line in report.qualities)
 
 
-def test_files_that_were_damaged_since_are_done_again(folder, tmp_path, whole):
-    out = tmp_path / "out"
+def test_files_that_were_damaged_since_are_done_again(folder, out, whole):
     left = interrupted(folder, out, after=5)
     # not any picture there: one that was just written may belong to an image that is not entered
     done = [json.loads(line)[0] for line in (left / journal.FILE).read_text().splitlines()[1:]]
@@ -294,8 +291,7 @@ def test_files_that_were_damaged_since_are_done_again(folder, tmp_path, whole):
 
 
 @pytest.mark.parametrize("tail", [b"[4, [[12.5", b'"mov', b"\x00\x00", b'[1, [], [], "x"]'])
-def test_half_a_line_at_the_end_of_the_journal_counts_for_nothing(folder, tmp_path, whole, tail):
-    out = tmp_path / "out"
+def test_half_a_line_at_the_end_of_the_journal_counts_for_nothing(folder, out, whole, tail):
     left = interrupted(folder, out)
     with open(left / journal.FILE, "ab") as file:
         file.write(tail)
@@ -328,8 +324,7 @@ def test_what_an_earlier_version_set_aside_for_a_shortage_is_done(folder, tmp_pa
     assert contents(tmp_path / "out") == whole
 
 
-def test_a_journal_that_was_torn_twice_loses_nothing(folder, tmp_path, whole):
-    out = tmp_path / "out"
+def test_a_journal_that_was_torn_twice_loses_nothing(folder, out, whole):
     left = interrupted(folder, out, after=2)
     for kept in (2, 3):
         with open(left / journal.FILE, "ab") as file:
@@ -350,9 +345,8 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize("difference", DIFFERENCES)
-def test_other_settings_are_said_and_nothing_is_lost(folder, tmp_path, whole, difference):
+def test_other_settings_are_said_and_nothing_is_lost(folder, out, whole, difference):
     options, words = DIFFERENCES[difference]
-    out = tmp_path / "out"
     interrupted(folder, out)
     before = contents(out)
     with pytest.raises(ResumeError, match="begun with something else") as caught:
@@ -363,8 +357,7 @@ def test_other_settings_are_said_and_nothing_is_lost(folder, tmp_path, whole, di
     assert contents(out) == whole
 
 
-def test_other_images_altogether_are_refused(folder, tmp_path):
-    out = tmp_path / "out"
+def test_other_images_altogether_are_refused(folder, tmp_path, out):
     interrupted(folder, out)
     before = contents(out)
     other = some_images(tmp_path / "other", 1)
@@ -374,8 +367,7 @@ def test_other_images_altogether_are_refused(folder, tmp_path):
     assert contents(out) == before
 
 
-def test_a_run_that_still_works_is_not_resumed(folder, tmp_path, whole):
-    out = tmp_path / "out"
+def test_a_run_that_still_works_is_not_resumed(folder, out, whole):
     interrupted(folder, out)
     with alone_in(out):
         with pytest.raises(FolderInUse, match="another process writes its results to"):
@@ -384,8 +376,7 @@ def test_a_run_that_still_works_is_not_resumed(folder, tmp_path, whole):
     assert contents(out) == whole
 
 
-def test_a_new_run_does_not_mix_its_results_with_those_of_one_at_work(folder, tmp_path):
-    out = tmp_path / "out"
+def test_a_new_run_does_not_mix_its_results_with_those_of_one_at_work(folder, out):
     interrupted(folder, out)
     with alone_in(out):
         before = contents(out)
@@ -394,8 +385,7 @@ def test_a_new_run_does_not_mix_its_results_with_those_of_one_at_work(folder, tm
         assert contents(out) == before
 
 
-def test_nothing_is_said_to_be_kept_where_the_folder_is_gone(folder, tmp_path):
-    out = tmp_path / "out"
+def test_nothing_is_said_to_be_kept_where_the_folder_is_gone(folder, out):
 
     def progress(files):
         for number, file in enumerate(files):
@@ -408,8 +398,7 @@ def test_nothing_is_said_to_be_kept_where_the_folder_is_gone(folder, tmp_path):
     assert not getattr(error.value, "__notes__", ())
 
 
-def test_a_new_run_replaces_an_unfinished_one_when_it_is_done(folder, tmp_path, whole):
-    out = tmp_path / "out"
+def test_a_new_run_replaces_an_unfinished_one_when_it_is_done(folder, out, whole):
     interrupted(folder, out)
     (out / ".unfinished-empty").mkdir()  # killed before there was a journal
     rebuild(folder, out)
@@ -434,16 +423,8 @@ def command(folder, out, *more):
             *more]  # fmt: skip
 
 
-@pytest.fixture
-def keep_signal_handlers():
-    handler = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, handler)
-
-
 @pytest.mark.usefixtures("keep_signal_handlers")
-def test_the_command_resumes_and_says_so(folder, tmp_path, whole, capfd):
-    out = tmp_path / "out"
+def test_the_command_resumes_and_says_so(folder, out, whole, capfd):
     interrupted(folder, out)
     status, _, err = call(capfd, *command(folder, out, "--resume", "--k", 7))
     assert (status, err.count("\n")) == (2, 1) and "--k was 2 5 and is 2 5 7" in err
@@ -454,8 +435,7 @@ def test_the_command_resumes_and_says_so(folder, tmp_path, whole, capfd):
 
 
 @pytest.mark.usefixtures("keep_signal_handlers")
-def test_the_command_says_that_an_image_is_gone(folder, tmp_path, capfd):
-    out = tmp_path / "out"
+def test_the_command_says_that_an_image_is_gone(folder, out, capfd):
     interrupted(folder, out)
     (folder / "image05.png").unlink()
     (folder / "image02.png").unlink()
@@ -466,8 +446,7 @@ def test_the_command_says_that_an_image_is_gone(folder, tmp_path, capfd):
 
 
 @pytest.mark.usefixtures("keep_signal_handlers")
-def test_the_command_says_that_an_unfinished_run_lies_there(folder, tmp_path, whole, capfd):
-    out = tmp_path / "out"
+def test_the_command_says_that_an_unfinished_run_lies_there(folder, out, whole, capfd):
     interrupted(folder, out)
     status, _, err = call(capfd, *command(folder, out))
     assert status == 0

@@ -91,9 +91,8 @@ TOLD = {
 
 
 @pytest.mark.parametrize("change", TOLD)
-def test_what_is_the_same_is_kept_and_the_rest_is_done(folder, tmp_path, read, change):
+def test_what_is_the_same_is_kept_and_the_rest_is_done(folder, tmp_path, out, read, change):
     """Twelve of fourteen are done; the results are those of a run with the images as they are."""
-    out = tmp_path / "out"
     interrupted(folder, out)
     (left,) = out.iterdir()
     lines = [json.loads(line) for line in (left / journal.FILE).read_text().splitlines()]
@@ -117,10 +116,9 @@ def test_what_is_the_same_is_kept_and_the_rest_is_done(folder, tmp_path, read, c
     assert not [path for path in out.iterdir() if path.name.startswith(".")]
 
 
-def test_two_images_of_one_name_do_not_change_places(folder, tmp_path):
+def test_two_images_of_one_name_do_not_change_places(folder, tmp_path, out):
     """b/image00.png becomes image00_2; once a/image00.png is gone it becomes image00."""
     other = some_images(tmp_path / "other", 3, side=30)
-    out = tmp_path / "out"
     interrupted([other, folder], out)
     shutil.rmtree(other)
     assert rebuild(folder, out, resume=True).kept > 3
@@ -134,10 +132,9 @@ def test_another_order_is_no_trouble(folder, tmp_path):
     assert contents(tmp_path / "out") == undisturbed(files[::-1], tmp_path / "whole")
 
 
-def test_images_that_come_back_are_not_done_again(folder, tmp_path, read):
+def test_images_that_come_back_are_not_done_again(folder, tmp_path, out, read):
     """A folder that was not mounted for a while, or a slip: nothing is thrown away."""
     other = some_images(tmp_path / "other", 12, side=30)
-    out = tmp_path / "out"
     interrupted([folder, other], out, after=22)
     interrupted(folder, out, after=1)
     assert len(list(out.iterdir())) == 2
@@ -148,8 +145,7 @@ def test_images_that_come_back_are_not_done_again(folder, tmp_path, read):
     assert contents(out) == undisturbed([folder, other], tmp_path / "whole")
 
 
-def test_settings_are_never_mixed(folder, tmp_path):
-    out = tmp_path / "out"
+def test_settings_are_never_mixed(folder, out):
     interrupted(folder, out)
     removed(folder)
     before = contents(out)
@@ -158,8 +154,7 @@ def test_settings_are_never_mixed(folder, tmp_path):
     assert contents(out) == before
 
 
-def test_while_another_process_works_there_nothing_is_taken(folder, tmp_path):
-    out = tmp_path / "out"
+def test_while_another_process_works_there_nothing_is_taken(folder, out):
     interrupted(folder, out)
     removed(folder)
     with alone_in(out):
@@ -170,9 +165,8 @@ def test_while_another_process_works_there_nothing_is_taken(folder, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
-def test_a_run_that_was_killed_as_it_moved_its_results_is_taken_over(folder, tmp_path, read):
+def test_a_run_that_was_killed_as_it_moved_its_results_is_taken_over(folder, tmp_path, out, read):
     """Some results are where they belong, some are not; then an image goes."""
-    out = tmp_path / "out"
     interrupted(folder, out)
 
     def run():

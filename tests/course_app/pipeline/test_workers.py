@@ -257,10 +257,9 @@ def test_an_error_is_of_the_same_kind_from_another_process(
 @pytest.mark.drawn(2)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_an_interruption_ends_all_processes_and_can_be_resumed(
-    folder, tmp_path, whole, begun, monkeypatch, error
+    folder, tmp_path, out, whole, begun, monkeypatch, error
 ):
     customized(tmp_path, monkeypatch, SLOWLY)
-    out = tmp_path / "out"
 
     def stop():
         raise error
@@ -359,8 +358,7 @@ def test_what_is_sent_is_received_whole_or_it_is_said():
 
 
 def test_a_process_whose_parent_has_ended_already_does_not_begin(monkeypatch):
-    monkeypatch.setattr(
-        worker.sys, "platform", "another"
-    )  # this process is not to end with its own
+    # this process is not to end with its own
+    monkeypatch.setattr(worker.sys, "platform", "another")
     with pytest.raises(EOFError, match="the parent has ended"):
         worker.end_with_parent(-1)
