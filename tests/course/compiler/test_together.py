@@ -21,13 +21,7 @@ from course.heuristics.activation import MANY
 from course.kernels import activation
 from course.kernels.arrays import NUMBA_TYPES
 from course.kernels.svd import rotate
-from tests.course.compiled_samples import (
-    VECTOR,
-    bend_each,
-    needs_compiler,
-    needs_numba_cuda,
-    scaled,
-)
+from tests.course import compiled_samples as samples
 from tools import compile_all
 from warpsim import cuda
 from warpsim.ptx import grid_dependency_wait
@@ -46,17 +40,17 @@ def wide(stored):
 def unlinked(x, out):
     i = cuda.grid(1)
     if i < x.size:
-        out[i] = scaled(x[i])
+        out[i] = samples.scaled(x[i])
 
 
 #: One with many device functions; with float64; with float16's library, and bfloat16; one that is
 #: not optimised once more when it is linked.
 KERNELS = {
     "rotations": lambda: (rotate.rotate_plain, compile_all.SIGNATURES["svd.rotate.*"]),
-    "float64": lambda: (bend_each, (VECTOR, VECTOR)),
+    "float64": lambda: (samples.bend_each, (samples.VECTOR, samples.VECTOR)),
     "float16": lambda: wide("float16"),
     "bfloat16": lambda: wide("bfloat16"),
-    "not optimised when linked": lambda: (unlinked, (VECTOR, VECTOR)),
+    "not optimised when linked": lambda: (unlinked, (samples.VECTOR, samples.VECTOR)),
 }
 
 
@@ -81,7 +75,7 @@ def figures(found):
     return {**vars(found), "ptx": counts}
 
 
-@needs_numba_cuda
+@samples.needs_numba_cuda
 @pytest.mark.parametrize("name", KERNELS)
 def test_what_comes_out_is_what_comes_out_alone(name, compilations, monkeypatch):
     kernel, types = KERNELS[name]()
@@ -95,7 +89,7 @@ def test_what_comes_out_is_what_comes_out_alone(name, compilations, monkeypatch)
         assert len(compilations) == 1  # for both targets
 
 
-@needs_numba_cuda
+@samples.needs_numba_cuda
 def test_a_bfloat16_is_rounded_as_its_target_can(compilations):
     kernel, types = wide("bfloat16")
     with compiled_together():
@@ -104,7 +98,7 @@ def test_a_bfloat16_is_rounded_as_its_target_can(compilations):
     assert len(compilations) == 2
 
 
-@needs_numba_cuda
+@samples.needs_numba_cuda
 def test_kernels_share_device_functions(compilations):
     from numba.cuda import dispatcher
 
@@ -120,7 +114,7 @@ def test_kernels_share_device_functions(compilations):
 
     with compiled_together():
         for kernel in (once, twice):
-            assert compiled(kernel, (VECTOR,)).registers > 0
+            assert compiled(kernel, (samples.VECTOR,)).registers > 0
         (functions,) = common().functions.values()
         (made,) = functions.values()
         assert isinstance(made, dispatcher.CUDADispatcher)
@@ -145,17 +139,17 @@ def behind(x):
     x[0] = x[1]
 
 
-@needs_compiler
+@samples.needs_compiler
 def test_a_kernel_that_follows_another_waits_where_launches_begin_early_only():
     with compiled_together():
         waits = {
-            target: "griddepcontrol.wait" in compiled(behind, (VECTOR,), target=target).ptx
+            target: "griddepcontrol.wait" in compiled(behind, (samples.VECTOR,), target=target).ptx
             for target in ("sm_80", "sm_90", "sm_75")
         }
     assert waits == {"sm_75": False, "sm_80": False, "sm_90": True}
 
 
-@needs_numba_cuda
+@samples.needs_numba_cuda
 def test_numba_asks_for_no_other_capability():
     """Wherever numba-cuda and the course compare a target's capability while they write code."""
     numba_cuda = Path(importlib.util.find_spec("numba_cuda").submodule_search_locations[0])

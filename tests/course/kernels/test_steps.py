@@ -9,14 +9,7 @@ from course import backend
 from course.backend import cuda
 from course.dispatch import slots
 from course.dispatch.entry import EntryPoint
-from course.kernels.steps import (
-    Ladder,
-    Launch,
-    Step,
-    ceil_div,
-    require_choice,
-    round_up,
-)
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice, round_up
 from warpsim.host import gpus
 
 THREADS = 32

@@ -8,13 +8,6 @@ from PIL import Image
 from course.measure import recorded
 from course.measure.recorded import Figure
 from course_lessons.lesson13 import speed_charts
-from course_lessons.lesson13.speed_charts import (
-    OURS,
-    original,
-    original_speedups,
-    speed_chart,
-    speedups,
-)
 from course_recording.frame import charts_beside
 from warpsim.draw.style import Picture
 
@@ -52,18 +45,18 @@ def marks(axes, marker):
 
 
 def test_what_was_published_is_kept_with_its_source():
-    known = original()
+    known = speed_charts.original()
     assert len(known) == 12
     assert known["silu", SMALL, "torch, two kernels"] == 0.1446
     assert known["layer norm + gelu", "4096x1024", "Triton"] == 0.2801
-    assert original_speedups("silu", SMALL, "torch, two kernels")["CUDA C++"] == pytest.approx(
-        1.878, abs=1e-3
-    )
-    assert original_speedups("silu", SMALL, "torch") == {}
+    assert speed_charts.original_speedups("silu", SMALL, "torch, two kernels")[
+        "CUDA C++"
+    ] == pytest.approx(1.878, abs=1e-3)
+    assert speed_charts.original_speedups("silu", SMALL, "torch") == {}
 
 
 def test_an_operation_has_a_panel_for_each_size_and_a_dot_for_each_time():
-    picture = speed_chart(FIGURES, "silu")
+    picture = speed_charts.speed_chart(FIGURES, "silu")
     assert [axes.get_title(loc="left") for axes in picture.axes] == [
         "67,108,864 elements",
         "1,048,576 elements",
@@ -79,9 +72,9 @@ def test_an_operation_has_a_panel_for_each_size_and_a_dot_for_each_time():
 
 
 def test_the_longest_name_fits_into_the_picture():
-    wide = speed_chart(FIGURES, "silu").axes[0].get_position()
+    wide = speed_charts.speed_chart(FIGURES, "silu").axes[0].get_position()
     for name in ("registers and shared memory", "registers, in the memory of another program"):
-        picture = speed_chart([*FIGURES, figure(name, 0.25, LARGE)], "silu")
+        picture = speed_charts.speed_chart([*FIGURES, figure(name, 0.25, LARGE)], "silu")
         renderer = picture.canvas.get_renderer()
         for axes in picture.axes:
             assert axes.yaxis.get_tightbbox(renderer).x0 >= 0
@@ -91,30 +84,30 @@ def test_the_longest_name_fits_into_the_picture():
 
 
 def test_the_time_of_a_copy_is_drawn_where_no_cache_holds_the_data():
-    large, small = speed_chart(FIGURES, "silu", bandwidth=4000).axes
+    large, small = speed_charts.speed_chart(FIGURES, "silu", bandwidth=4000).axes
     copied = 8 * int(LARGE) / 4000e6
     assert [line.get_xdata()[0] for line in large.lines if line.get_linestyle() == ":"] == [copied]
     assert not [line for line in small.lines if line.get_linestyle() == ":"]
 
 
 def test_sizes_can_be_chosen_and_what_is_missing_is_said():
-    (axes,) = speed_chart(FIGURES, "silu", shapes=[SMALL]).axes
+    (axes,) = speed_charts.speed_chart(FIGURES, "silu", shapes=[SMALL]).axes
     assert marks(axes, "o") == [0.005, 0.01, 0.004]
     with pytest.raises(ValueError, match="no time of 'mish'.*silu"):
-        speed_chart(FIGURES, "mish")
+        speed_charts.speed_chart(FIGURES, "mish")
     with pytest.raises(ValueError, match="no time of the size '7'"):
-        speed_chart(FIGURES, "silu", shapes=["7"])
+        speed_charts.speed_chart(FIGURES, "silu", shapes=["7"])
 
 
 def test_speedups_are_against_one_kernel_and_against_two():
-    found = speedups(FIGURES)
-    assert found["silu", LARGE, "torch"] == {OURS: pytest.approx(1.5)}
+    found = speed_charts.speedups(FIGURES)
+    assert found["silu", LARGE, "torch"] == {speed_charts.OURS: pytest.approx(1.5)}
     assert found["silu", LARGE, "torch, two kernels"] == {
-        OURS: pytest.approx(3),
+        speed_charts.OURS: pytest.approx(3),
         "torch": pytest.approx(2),
     }
     assert found["silu", SMALL, "torch, two kernels"] == {
-        OURS: pytest.approx(2),
+        speed_charts.OURS: pytest.approx(2),
         "CUDA C++": pytest.approx(2.5),
     }
     assert len(found) == 3

@@ -8,19 +8,8 @@ import pytest
 from numba.types import float16, int32, uint64
 
 from course import backend, cuda, trace
+from warpsim import ptx
 from warpsim.host import gpus
-from warpsim.ptx import (
-    TensorMap,
-    cluster,
-    cluster_barrier,
-    cluster_rank,
-    fence_mbarriers,
-    mbarrier_arrive_at,
-    mbarrier_expect,
-    mbarrier_init,
-    mbarrier_wait,
-    tma_load_multicast,
-)
 
 BOX = 64 * 64  # elements
 TWO = 2 * BOX
@@ -40,20 +29,20 @@ def arrivals(lanes=2, together=True):
 
     @cuda.jit
     def kernel(out):
-        cluster(2)
+        ptx.cluster(2)
         bars = cuda.shared.array(1, uint64)
         t = int32(cuda.threadIdx.x)
         if t == 0:
-            mbarrier_init(bars, 0, 4)
-            fence_mbarriers()
-        cluster_barrier()
+            ptx.mbarrier_init(bars, 0, 4)
+            ptx.fence_mbarriers()
+        ptx.cluster_barrier()
         if t % 32 < lanes:
-            mbarrier_arrive_at(bars, 0, t % 32)
-        mbarrier_wait(bars, 0, 0)
+            ptx.mbarrier_arrive_at(bars, 0, t % 32)
+        ptx.mbarrier_wait(bars, 0, 0)
         if t == 0:
-            out[cluster_rank()] = 1
+            out[ptx.cluster_rank()] = 1
         if together:
-            cluster_barrier()
+            ptx.cluster_barrier()
 
     return kernel
 
@@ -63,26 +52,26 @@ def casts(mask=3, size=4 * BOX, met=True, together=True):
 
     @cuda.jit
     def kernel(a, out):
-        cluster(2)
+        ptx.cluster(2)
         tiles = cuda.shared.array(TWO, float16, alignment=1024)
         bars = cuda.shared.array(1, uint64)
         t = int32(cuda.threadIdx.x)
-        rank = cluster_rank()
+        rank = ptx.cluster_rank()
         if t == 0:
-            mbarrier_init(bars, 0, 1)
-            fence_mbarriers()
+            ptx.mbarrier_init(bars, 0, 1)
+            ptx.fence_mbarriers()
         if met:
-            cluster_barrier()
+            ptx.cluster_barrier()
         else:
             cuda.syncthreads()
         if t == 0:
-            mbarrier_expect(bars, 0, size)
-            tma_load_multicast(tiles, rank * BOX, a, (rank * 64, 0), bars, 0, mask)
-        mbarrier_wait(bars, 0, 0)
+            ptx.mbarrier_expect(bars, 0, size)
+            ptx.tma_load_multicast(tiles, rank * BOX, a, (rank * 64, 0), bars, 0, mask)
+        ptx.mbarrier_wait(bars, 0, 0)
         for n in range(t, TWO, 64):
             out[rank, n] = tiles[n]
         if together:
-            cluster_barrier()
+            ptx.cluster_barrier()
 
     return kernel
 
@@ -95,7 +84,7 @@ def found(kernel, *arguments):
 def cast(**faults):
     a = np.arange(TWO).reshape(128, 64).astype(np.float16)
     out = cuda.to_device(np.zeros((2, TWO), np.float16))
-    report, kinds = found(casts(**faults), TensorMap(cuda.to_device(a), 64, 64), out)
+    report, kinds = found(casts(**faults), ptx.TensorMap(cuda.to_device(a), 64, 64), out)
     return report, kinds, np.sort(a.ravel()), np.sort(out.copy_to_host(), axis=1)
 
 
@@ -134,16 +123,16 @@ def test_arrivals_that_do_not_come_are_a_deadlock_and_late_ones_a_race():
 def test_a_block_that_ends_while_another_arrives_there_is_a_race():
     @cuda.jit
     def kernel(out):
-        cluster(2)
+        ptx.cluster(2)
         bars = cuda.shared.array(1, uint64)
         t = int32(cuda.threadIdx.x)
         if t == 0:
-            mbarrier_init(bars, 0, 2)
-            fence_mbarriers()
-        cluster_barrier()
+            ptx.mbarrier_init(bars, 0, 2)
+            ptx.fence_mbarriers()
+        ptx.cluster_barrier()
         if t == 0:
-            mbarrier_arrive_at(bars, 0, 1 - cluster_rank())
-        out[64 * cluster_rank() + t] = 1
+            ptx.mbarrier_arrive_at(bars, 0, 1 - ptx.cluster_rank())
+        out[64 * ptx.cluster_rank() + t] = 1
 
     report, kinds = found(kernel, cuda.to_device(np.zeros(128, np.int32)))
     assert kinds == {"race"}

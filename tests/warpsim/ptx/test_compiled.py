@@ -15,23 +15,6 @@ from tests.course.compiled_samples import MISSING, needs_compiler, needs_hopper
 from tests.texts import body_of
 from tests.warpsim.ptx.test_wgmma_registers import product, shared_product
 from warpsim import cuda, ptx
-from warpsim.ptx import (
-    commit_copies,
-    copy4_async,
-    copy_async,
-    load,
-    load2,
-    load4,
-    mma_f16,
-    mma_f16_k8,
-    mma_tf32,
-    round_tf32,
-    split_halves,
-    store,
-    store2,
-    store4,
-    wait_copies,
-)
 from warpsim.ptx.instruction import INSTRUCTIONS
 
 F4, F8 = np.zeros(512, np.float32), np.zeros(512)
@@ -40,8 +23,8 @@ F2, PLANE = np.zeros(512, np.float16), np.zeros((16, 32), np.float32)
 PLANE_F2 = PLANE.astype(np.float16)
 
 BY_NAME = {name: getattr(ptx, name) for name in ptx.__all__}
-LOAD = {1: load, 2: load2, 4: load4}
-STORE = {1: store, 2: store2, 4: store4}
+LOAD = {1: ptx.load, 2: ptx.load2, 4: ptx.load4}
+STORE = {1: ptx.store, 2: ptx.store2, 4: ptx.store4}
 
 
 def instructions(facts):
@@ -85,8 +68,8 @@ def test_accesses_become_one_instruction(array, count, global_, shared, target):
 def test_elements_of_16_bits_are_moved_two_and_four_at_once():
     def of_16_bits(x, out):
         i = 4 * cuda.grid(1)
-        store4(out, i, load4(x, i))
-        store2(out, i + 256, load2(x, i + 256))
+        ptx.store4(out, i, ptx.load4(x, i))
+        ptx.store2(out, i + 256, ptx.load2(x, i + 256))
 
     facts = compiled(of_16_bits, (F2, F2))
     assert sum(facts.load_widths["global"].values()) == 2
@@ -99,11 +82,11 @@ def test_no_test_for_an_index_from_the_end():
 
     def plain(x, places, out):
         i = cuda.grid(1)
-        store(out, i, x[load(places, i)])
+        ptx.store(out, i, x[ptx.load(places, i)])
 
     def straight(x, places, out):
         i = cuda.grid(1)
-        store(out, i, load(x, load(places, i)))
+        ptx.store(out, i, ptx.load(x, ptx.load(places, i)))
 
     first, second = (instructions(compiled(kernel, (F4, I4, F4))) for kernel in (plain, straight))
     assert "and.b64" in first or "selp.b64" in first
@@ -114,35 +97,35 @@ def test_no_test_for_an_index_from_the_end():
 def copying(x, out):
     tile = cuda.shared.array((2, 512), float32)
     t = cuda.threadIdx.x
-    copy_async(tile, (0, t), x, t)
-    commit_copies()
-    copy4_async(tile, (1, 4 * t), x, 4 * t)
-    commit_copies()
-    wait_copies(1)
+    ptx.copy_async(tile, (0, t), x, t)
+    ptx.commit_copies()
+    ptx.copy4_async(tile, (1, 4 * t), x, 4 * t)
+    ptx.commit_copies()
+    ptx.wait_copies(1)
     out[t] = tile[0, t]
-    wait_copies(0)
+    ptx.wait_copies(0)
     out[t] += tile[1, t]
 
 
 def float16_k16(x, out):
     t = cuda.threadIdx.x
     zero = float32(0)
-    upper, lower = split_halves(load(x, t), load(x, t + 32))
-    c = mma_f16((zero, zero, zero, zero), (upper, lower, upper, lower), (lower, upper))
-    store4(out, 4 * t, c)
+    upper, lower = ptx.split_halves(ptx.load(x, t), ptx.load(x, t + 32))
+    c = ptx.mma_f16((zero, zero, zero, zero), (upper, lower, upper, lower), (lower, upper))
+    ptx.store4(out, 4 * t, c)
 
 
 def float16_k8(x, out):
     t = cuda.threadIdx.x
     zero = float32(0)
-    upper, lower = split_halves(load(x, t), load(x, t + 32))
-    store4(out, 4 * t, mma_f16_k8((zero, zero, zero, zero), (upper, lower), upper))
+    upper, lower = ptx.split_halves(ptx.load(x, t), ptx.load(x, t + 32))
+    ptx.store4(out, 4 * t, ptx.mma_f16_k8((zero, zero, zero, zero), (upper, lower), upper))
 
 
 def tf32(x, out):
     t = cuda.threadIdx.x
-    zero, y = float32(0), round_tf32(load(x, t))
-    store4(out, 4 * t, mma_tf32((zero, zero, zero, zero), (y, zero, y, y), (y, zero)))
+    zero, y = float32(0), ptx.round_tf32(ptx.load(x, t))
+    ptx.store4(out, 4 * t, ptx.mma_tf32((zero, zero, zero, zero), (y, zero, y, y), (y, zero)))
 
 
 NEEDS_80 = {
@@ -195,7 +178,7 @@ def test_a_product_is_not_moved_into_a_branch():
     def some(x, w, out):
         t = cuda.threadIdx.x
         zero = float32(0)
-        c = mma_f16_k8((zero, zero, zero, zero), (w[t], w[t + 32]), w[t + 64])
+        c = ptx.mma_f16_k8((zero, zero, zero, zero), (w[t], w[t + 32]), w[t + 64])
         if x[t] > zero:
             out[t] = c[0] + x[t + 32]
 
@@ -213,11 +196,11 @@ def behind_others(x, out):
     sums = cuda.shared.array(7, float64)
     t = cuda.threadIdx.x
     first[t % 5] = x[t]
-    store4(tile, 4 * t, load4(x, 4 * t))
+    ptx.store4(tile, 4 * t, ptx.load4(x, 4 * t))
     flags[t % 3] = t
     sums[t % 7] = t
     cuda.syncthreads()
-    out[t] = first[(t + 1) % 5] + load(tile, 511 - t) + flags[(t + 1) % 3] + sums[(t + 1) % 7]
+    out[t] = first[(t + 1) % 5] + ptx.load(tile, 511 - t) + flags[(t + 1) % 3] + sums[(t + 1) % 7]
 
 
 @needs_compiler
@@ -315,7 +298,7 @@ def test_both_refuse_to_store_to_a_constant_array():
     table = np.zeros(8, np.float32)
 
     def into(x, out):
-        store(cuda.const.array_like(table), 0, float32(1))
+        ptx.store(cuda.const.array_like(table), 0, float32(1))
 
     with pytest.raises(NumbaError, match="store cannot write to a read-only array"):
         trace(into, 1, 1, F4, F4)
@@ -328,17 +311,17 @@ def accepted():
     """Kernels that both take."""
 
     def literals(x, out):
-        store2(x, 0, (1, 2))
-        store(x, cuda.threadIdx.x, 3)
+        ptx.store2(x, 0, (1, 2))
+        ptx.store(x, cuda.threadIdx.x, 3)
 
     def constants(x, out):
         n = 1
-        commit_copies()
-        wait_copies(n)
-        wait_copies(GROUPS)
+        ptx.commit_copies()
+        ptx.wait_copies(n)
+        ptx.wait_copies(GROUPS)
 
     def nested(x, out):
-        store2(out, 0, load4(out, 4)[:2])
+        ptx.store2(out, 0, ptx.load4(out, 4)[:2])
 
     return [(literals, np.zeros(64, np.int64)), (constants, F4), (nested, F4)]
 
@@ -364,7 +347,7 @@ def test_offsets_are_computed_in_64_bits():
     """An index of 32 bits times a row's length of more than 32 bits stays right."""
 
     def far(x, row):
-        x[0] = load(x, int64(row) * 4)
+        x[0] = ptx.load(x, int64(row) * 4)
 
     trace(far, 1, 1, np.zeros(64, np.float32), np.int32(3))
 
@@ -376,7 +359,7 @@ def test_keep_decides_in_the_compiled_code_too(make):
     arrays = (PLANE_F2, PLANE_F2, PLANE)
     said = []
     for keep in (0, 1):
-        ptx = compiled(make(32, 64, keep=keep), arrays, "sm_90a").ptx
-        register = re.search(r"setp\.ne\.b32\s+p, (\S+), 0", ptx)[1]
-        said.append(re.search(rf"mov\.\w+\s+{re.escape(register)}, (\d+);", ptx)[1])
+        text = compiled(make(32, 64, keep=keep), arrays, "sm_90a").ptx
+        register = re.search(r"setp\.ne\.b32\s+p, (\S+), 0", text)[1]
+        said.append(re.search(rf"mov\.\w+\s+{re.escape(register)}, (\d+);", text)[1])
     assert said == ["0", "1"]

@@ -12,14 +12,7 @@ from course.compiler.facts import compiled
 from course.dispatch import prepared as launches
 from course.heuristics.gemm import ThinConfig, staged_config
 from course.kernels.attention.warpgroups import Config, warpgroups
-from course.kernels.gemm import (
-    mma_sync,
-    padding,
-    partial,
-    split_k,
-    thin,
-    warp_specialised,
-)
+from course.kernels.gemm import mma_sync, padding, partial, split_k, thin, warp_specialised
 from course.kernels.norm.half import wide
 from course_models.patches import gather
 from tests.course.compiled_samples import needs_compiler

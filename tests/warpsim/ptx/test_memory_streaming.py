@@ -7,24 +7,15 @@ from numba.core.errors import TypingError
 
 from course import compiled, trace
 from tests.course.compiled_samples import needs_compiler
-from warpsim import cuda
-from warpsim.ptx import (
-    load,
-    load4,
-    load4_kept,
-    load4_streaming,
-    load_kept,
-    load_streaming,
-    store,
-    store4,
-    store4_streaming,
-    store_streaming,
-)
+from warpsim import cuda, ptx
 
 KINDS = (np.float32, np.float16, np.int32)
-PLAIN = {1: (load, store), 4: (load4, store4)}
-KEPT = {1: (load_kept, store), 4: (load4_kept, store4)}
-STREAMING = {1: (load_streaming, store_streaming), 4: (load4_streaming, store4_streaming)}
+PLAIN = {1: (ptx.load, ptx.store), 4: (ptx.load4, ptx.store4)}
+KEPT = {1: (ptx.load_kept, ptx.store), 4: (ptx.load4_kept, ptx.store4)}
+STREAMING = {
+    1: (ptx.load_streaming, ptx.store_streaming),
+    4: (ptx.load4_streaming, ptx.store4_streaming),
+}
 
 
 def copier(count, pair):
@@ -73,7 +64,7 @@ def test_l2_keeps_global_memory_of_4_bytes_on_newer_gpus():
         i = cuda.threadIdx.x
         tile[i] = x[i]
         cuda.syncthreads()
-        out[i] = load_kept(tile, i)
+        out[i] = ptx.load_kept(tile, i)
 
     x = np.zeros(64, np.float32)
     with pytest.raises(TypingError, match="line 6: a kept access .* tile is in shared memory"):
@@ -89,7 +80,7 @@ def test_only_global_memory_is_streamed():
     def keep(x, out):
         tile = cuda.shared.array(32, float32)
         i = cuda.threadIdx.x
-        store_streaming(tile, i, load_streaming(x, i))
+        ptx.store_streaming(tile, i, ptx.load_streaming(x, i))
         cuda.syncthreads()
         out[i] = tile[i]
 
@@ -108,7 +99,7 @@ def test_errors_are_found_as_at_plain_ones():
     @cuda.jit
     def shifted(x, out):
         i = 4 * cuda.threadIdx.x
-        store4_streaming(out, i, load4_streaming(x, i + 1))
+        ptx.store4_streaming(out, i, ptx.load4_streaming(x, i + 1))
 
     x = np.zeros(256, np.float32)
     kinds = {finding.kind for finding in trace(shifted, 1, 32, x, x.copy()).findings}
@@ -132,9 +123,9 @@ def test_they_become_one_instruction(count, kind, target):
 def test_a_streamed_number_is_read_again_after_it_was_written():
     def twice(x, out):
         i = cuda.grid(1)
-        first = load_streaming(x, i)
+        first = ptx.load_streaming(x, i)
         x[i] = first + float32(1)
-        out[i] = first + load_streaming(x, i)
+        out[i] = first + ptx.load_streaming(x, i)
 
     facts = compiled(twice, (np.zeros(32, np.float32),) * 2)
     assert facts.ptx.count("ld.global.cs.b32") == 2

@@ -7,17 +7,7 @@ from numba.core.errors import TypingError
 
 from course import trace
 from tests.warpsim.ptx.kernel_parts import errors, numbers, only, written
-from warpsim import KernelError, cuda
-from warpsim.ptx import (
-    load,
-    mma_f16,
-    mma_f16_k8,
-    mma_tf32,
-    round_tf32,
-    split_halves,
-    store2,
-    store4,
-)
+from warpsim import KernelError, cuda, ptx
 
 
 def fragments(lane):
@@ -42,14 +32,14 @@ def float16_k16(a, b, c, out):
     t = cuda.threadIdx.x
     left = (a[t, 0], a[t, 1], a[t, 2], a[t, 3])
     total = (c[t, 0], c[t, 1], c[t, 2], c[t, 3])
-    store4(out, (t, 0), mma_f16(total, left, (b[t, 0], b[t, 1])))
+    ptx.store4(out, (t, 0), ptx.mma_f16(total, left, (b[t, 0], b[t, 1])))
 
 
 @cuda.jit
 def float16_k8(a, b, c, out):
     t = cuda.threadIdx.x
     total = (c[t, 0], c[t, 1], c[t, 2], c[t, 3])
-    store4(out, (t, 0), mma_f16_k8(total, (a[t, 0], a[t, 1]), b[t, 0]))
+    ptx.store4(out, (t, 0), ptx.mma_f16_k8(total, (a[t, 0], a[t, 1]), b[t, 0]))
 
 
 @cuda.jit
@@ -57,7 +47,7 @@ def tf32(a, b, c, out):
     t = cuda.threadIdx.x
     left = (a[t, 0], a[t, 1], a[t, 2], a[t, 3])
     total = (c[t, 0], c[t, 1], c[t, 2], c[t, 3])
-    store4(out, (t, 0), mma_tf32(total, left, (b[t, 0], b[t, 1])))
+    ptx.store4(out, (t, 0), ptx.mma_tf32(total, left, (b[t, 0], b[t, 1])))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +97,7 @@ def test_tf32_is_cut_to_ten_bits_by_tensor_cores():
         zero = float32(0)
         one = float32(1) if t == 0 else zero
         value = x[0] if t == 0 else zero
-        c = mma_tf32((zero, zero, zero, zero), (value, zero, zero, zero), (one, zero))
+        c = ptx.mma_tf32((zero, zero, zero, zero), (value, zero, zero, zero), (one, zero))
         if t == 0:
             out[0] = c[0]
 
@@ -128,7 +118,7 @@ def test_tf32_is_cut_to_ten_bits_by_tensor_cores():
 def test_tf32_keeps_ten_bits_and_rounds_ties_away_from_zero():
     @cuda.jit
     def rounded(x, out):
-        out[cuda.threadIdx.x] = round_tf32(x[cuda.threadIdx.x])
+        out[cuda.threadIdx.x] = ptx.round_tf32(x[cuda.threadIdx.x])
 
     cases = {
         1 + 2.0**-10: 1 + 2.0**-10, 1 + 2.0**-11: 1 + 2.0**-10, -1 - 2.0**-11: -1 - 2.0**-10,
@@ -145,7 +135,7 @@ def test_tf32_keeps_ten_bits_and_rounds_ties_away_from_zero():
 
 @cuda.jit
 def one_for_all(x, out):
-    out[cuda.threadIdx.x] = round_tf32(x[0])
+    out[cuda.threadIdx.x] = ptx.round_tf32(x[0])
 
 
 def test_tf32_of_a_number_that_all_threads_share():
@@ -162,8 +152,8 @@ def test_tf32_needs_a_gpu_that_has_it():
 @cuda.jit
 def split(x, out):
     t = cuda.grid(1)
-    upper, lower = split_halves(load(x, 2 * t), load(x, 2 * t + 1))
-    store2(out, (t, 0), (upper, lower))
+    upper, lower = ptx.split_halves(ptx.load(x, 2 * t), ptx.load(x, 2 * t + 1))
+    ptx.store2(out, (t, 0), (upper, lower))
 
 
 def test_split_halves_keep_22_bits():
@@ -197,7 +187,7 @@ def test_split_halves_of_small_and_large_numbers():
 def test_split_halves_of_numbers_that_all_threads_share():
     @cuda.jit
     def kernel(out, x):
-        upper, lower = split_halves(x, float32(0.1))
+        upper, lower = ptx.split_halves(x, float32(0.1))
         out[0, cuda.threadIdx.x] = upper
         out[1, cuda.threadIdx.x] = lower + uint32(0)
 
@@ -218,16 +208,16 @@ def products_in(shape):
         c = (zero, zero, zero, zero)
         if shape == 0:
             if t % 32 < 24:
-                c = mma_f16_k8(c, (uint32(0), uint32(0)), uint32(0))
+                c = ptx.mma_f16_k8(c, (uint32(0), uint32(0)), uint32(0))
         elif shape == 1:
             if t >= 40:
                 return
-            c = mma_f16_k8(c, (uint32(0), uint32(0)), uint32(0))
+            c = ptx.mma_f16_k8(c, (uint32(0), uint32(0)), uint32(0))
         elif shape == 2:
             if t // 32 == 1:
-                c = mma_f16_k8(c, (uint32(0), uint32(0)), uint32(0))
+                c = ptx.mma_f16_k8(c, (uint32(0), uint32(0)), uint32(0))
         else:
-            c = mma_f16_k8(c, (uint32(0), uint32(0)), uint32(0))
+            c = ptx.mma_f16_k8(c, (uint32(0), uint32(0)), uint32(0))
         out[t] = c[0]
 
     return kernel

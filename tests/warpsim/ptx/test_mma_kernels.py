@@ -13,24 +13,8 @@ from course import trace
 from course.compiler.facts import compiled
 from tests.course.compiled_samples import needs_compiler
 from warpsim import cuda as simulated
+from warpsim import ptx
 from warpsim.host import gpus
-from warpsim.ptx import (
-    commit_copies,
-    copy4_async,
-    copy_async,
-    load,
-    load2,
-    load4,
-    mma_f16,
-    mma_f16_k8,
-    mma_tf32,
-    round_tf32,
-    split_halves,
-    store,
-    store2,
-    store4,
-    wait_copies,
-)
 
 THREADS = 64
 TILE = 32
@@ -71,9 +55,9 @@ def vector_copy(cuda):
     def kernel(x, out):
         wide = x.size // 4
         for i in range(cuda.grid(1), wide, cuda.gridsize(1)):
-            store4(out, 4 * i, load4(x, 4 * i))
+            ptx.store4(out, 4 * i, ptx.load4(x, 4 * i))
         for i in range(4 * wide + cuda.grid(1), x.size, cuda.gridsize(1)):
-            store(out, i, load(x, i))
+            ptx.store(out, i, ptx.load(x, i))
 
     x = floats(10_007)
     return Sample(kernel, 7, 96, [x, np.zeros_like(x)], x)
@@ -89,11 +73,11 @@ def transpose_by_fours(cuda):
         part, line = cuda.threadIdx.x * 4, cuda.threadIdx.y
         row, column = cuda.blockIdx.y * TILE, cuda.blockIdx.x * TILE
         if row + line < x.shape[0] and column + part < x.shape[1]:
-            store4(tile, (line, part), load4(x, (row + line, column + part)))
+            ptx.store4(tile, (line, part), ptx.load4(x, (row + line, column + part)))
         cuda.syncthreads()
         if column + line < out.shape[0] and row + part < out.shape[1]:
             a, b = tile[part, line], tile[part + 1, line]
-            store4(
+            ptx.store4(
                 out, (column + line, row + part), (a, b, tile[part + 2, line], tile[part + 3, line])
             )
 
@@ -112,25 +96,25 @@ def rows_added_behind_a_copy(cuda):
         t = cuda.threadIdx.x
         first = cuda.blockIdx.x * DEPTH
         a, b, c, d = float32(0), float32(0), float32(0), float32(0)
-        copy4_async(tile, (0, 4 * t), x, (0, first + 4 * t))
+        ptx.copy4_async(tile, (0, 4 * t), x, (0, first + 4 * t))
         if t < 1:
-            copy_async(factor, (0, t), scale, 0)
-        commit_copies()
+            ptx.copy_async(factor, (0, t), scale, 0)
+        ptx.commit_copies()
         for row in range(x.shape[0]):
             stage = row % 2
             if row + 1 < x.shape[0]:
-                copy4_async(tile, (1 - stage, 4 * t), x, (row + 1, first + 4 * t))
+                ptx.copy4_async(tile, (1 - stage, 4 * t), x, (row + 1, first + 4 * t))
                 if t < 1:
-                    copy_async(factor, (1 - stage, t), scale, row + 1)
-            commit_copies()
-            wait_copies(1)
+                    ptx.copy_async(factor, (1 - stage, t), scale, row + 1)
+            ptx.commit_copies()
+            ptx.wait_copies(1)
             cuda.syncthreads()
             w, f = 4 * (31 - t), factor[stage, 0]  # another thread's
-            p, q = load2(tile, (stage, w))
-            r, s = load2(tile, (stage, w + 2))
+            p, q = ptx.load2(tile, (stage, w))
+            r, s = ptx.load2(tile, (stage, w + 2))
             a, b, c, d = a + f * p, b + f * q, c + f * r, d + f * s
             cuda.syncthreads()
-        store4(out, first + 4 * (31 - t), (a, b, c, d))
+        ptx.store4(out, first + 4 * (31 - t), (a, b, c, d))
 
     x, scale = floats(9, 3 * DEPTH), floats(9, seed=2)
     wanted = scale.astype(np.float64) @ x
@@ -149,15 +133,15 @@ def float16_of_a_warp(cuda):
         zero = float32(0)
         rows, parts = (first + g, first + g + 8), (q, q + 4)
         left = (
-            load(a, (rows[0], parts[0])), load(a, (rows[1], parts[0])),
-            load(a, (rows[0], parts[1])), load(a, (rows[1], parts[1])),
+            ptx.load(a, (rows[0], parts[0])), ptx.load(a, (rows[1], parts[0])),
+            ptx.load(a, (rows[0], parts[1])), ptx.load(a, (rows[1], parts[1])),
         )  # fmt: skip
         for n in range(2):
             column = n * 8 + g
-            right = (load(b, (column, parts[0])), load(b, (column, parts[1])))
-            c = mma_f16((zero, zero, zero, zero), left, right)
-            store2(out, (rows[0], n * 8 + 2 * q), (c[0], c[1]))
-            store2(out, (rows[1], n * 8 + 2 * q), (c[2], c[3]))
+            right = (ptx.load(b, (column, parts[0])), ptx.load(b, (column, parts[1])))
+            c = ptx.mma_f16((zero, zero, zero, zero), left, right)
+            ptx.store2(out, (rows[0], n * 8 + 2 * q), (c[0], c[1]))
+            ptx.store2(out, (rows[1], n * 8 + 2 * q), (c[2], c[3]))
 
     a, b = floats(6 * 16, 16).astype(np.float16), floats(16, 16, seed=2).astype(np.float16)
     wanted = a.astype(np.float64) @ b.astype(np.float64)
@@ -180,16 +164,16 @@ def split_product(cuda):
         c = (zero, zero, zero, zero)
         for start in range(0, a.shape[1], 8):
             i = start + 2 * q
-            w, x = load2(a, (g, i))
-            y, z = load2(a, (g + 8, i))
-            upper, lower = split_halves(w, x)
-            upper_below, lower_below = split_halves(y, z)
-            high, low = split_halves(b[i, g], b[i + 1, g])
-            c = mma_f16_k8(c, (lower, lower_below), high)
-            c = mma_f16_k8(c, (upper, upper_below), low)
-            c = mma_f16_k8(c, (upper, upper_below), high)
-        store2(out, (g, 2 * q), (c[0], c[1]))
-        store2(out, (g + 8, 2 * q), (c[2], c[3]))
+            w, x = ptx.load2(a, (g, i))
+            y, z = ptx.load2(a, (g + 8, i))
+            upper, lower = ptx.split_halves(w, x)
+            upper_below, lower_below = ptx.split_halves(y, z)
+            high, low = ptx.split_halves(b[i, g], b[i + 1, g])
+            c = ptx.mma_f16_k8(c, (lower, lower_below), high)
+            c = ptx.mma_f16_k8(c, (upper, upper_below), low)
+            c = ptx.mma_f16_k8(c, (upper, upper_below), high)
+        ptx.store2(out, (g, 2 * q), (c[0], c[1]))
+        ptx.store2(out, (g + 8, 2 * q), (c[2], c[3]))
 
     a, b = floats(16, 24) + 3, floats(24, 8, seed=2) + 3
     wanted = a.astype(np.float64) @ b
@@ -210,11 +194,13 @@ def tf32_product(cuda):
         c = (float32(1), float32(1), float32(1), float32(1))
         for start in range(0, a.shape[1], 8):
             i = start + q
-            w, x = round_tf32(a[g, i]), round_tf32(a[g + 8, i])
-            y, z = round_tf32(a[g, i + 4]), round_tf32(a[g + 8, i + 4])
-            c = mma_tf32(c, (w, x, y, z), (round_tf32(b[i, g]), round_tf32(b[i + 4, g])))
-        store2(out, (g, 2 * q), (c[0], c[1]))
-        store2(out, (g + 8, 2 * q), (c[2], c[3]))
+            w, x = ptx.round_tf32(a[g, i]), ptx.round_tf32(a[g + 8, i])
+            y, z = ptx.round_tf32(a[g, i + 4]), ptx.round_tf32(a[g + 8, i + 4])
+            c = ptx.mma_tf32(
+                c, (w, x, y, z), (ptx.round_tf32(b[i, g]), ptx.round_tf32(b[i + 4, g]))
+            )
+        ptx.store2(out, (g, 2 * q), (c[0], c[1]))
+        ptx.store2(out, (g + 8, 2 * q), (c[2], c[3]))
 
     a, b = floats(16, 16), floats(16, 8, seed=2)
 

@@ -4,16 +4,7 @@ import numpy as np
 import pytest
 from numba import float32, uint32
 
-from warpsim import cuda, trace
-from warpsim.ptx import (
-    fence_async,
-    pack_f16,
-    unpack,
-    wgmma_nt_deep,
-    wgmma_rn,
-    wgmma_sums,
-    wgmma_zeros,
-)
+from warpsim import cuda, ptx, trace
 
 
 def product(depth, columns=64, waits=True, keep=0):
@@ -34,16 +25,16 @@ def product(depth, columns=64, waits=True, keep=0):
             if 64 * box + column < columns:
                 at = box * BOX + 64 * k + (((column // 8) ^ (k % 8)) * 8) + column % 8
                 tile[at] = b[k, 64 * box + column]
-        fence_async()
+        ptx.fence_async()
         cuda.syncthreads()
         for n in range(WORDS):
             r, c = row + 8 * (n % 2), 16 * (n // 4) + 8 * (n % 4 // 2) + pair
-            words[n] = pack_f16(float32(a[r, c]), float32(a[r, c + 1]))
-        sums = wgmma_zeros(columns)
-        sums = wgmma_rn(sums, words, tile, 0, depth, keep)
+            words[n] = ptx.pack_f16(float32(a[r, c]), float32(a[r, c + 1]))
+        sums = ptx.wgmma_zeros(columns)
+        sums = ptx.wgmma_rn(sums, words, tile, 0, depth, keep)
         if waits:
-            sums = wgmma_sums(sums)
-        unpack(local, sums)
+            sums = ptx.wgmma_sums(sums)
+        ptx.unpack(local, sums)
         for n in range(SUMS):
             out[row + 8 * (n % 4 // 2), 8 * (n // 4) + pair + n % 2] = local[n]
 
@@ -67,11 +58,11 @@ def shared_product(depth, columns, keep=0):
         for n in range(t, columns * depth, 128):
             r, k = n // depth, n % depth
             tile[TILE + 64 * r + (((k // 8) ^ (r % 8)) * 8) + k % 8] = b[k, r]
-        fence_async()
+        ptx.fence_async()
         cuda.syncthreads()
-        sums = wgmma_zeros(columns)
-        sums = wgmma_sums(wgmma_nt_deep(sums, tile, 0, tile, TILE, depth, keep))
-        unpack(local, sums)
+        sums = ptx.wgmma_zeros(columns)
+        sums = ptx.wgmma_sums(ptx.wgmma_nt_deep(sums, tile, 0, tile, TILE, depth, keep))
+        ptx.unpack(local, sums)
         for n in range(SUMS):
             out[row + 8 * (n % 4 // 2), 8 * (n // 4) + pair + n % 2] = local[n]
 

@@ -8,12 +8,7 @@ import numpy as np
 from scipy.special import expit, ndtr
 
 from course import cuda
-from course.kernels.activation import (
-    FUNCTIONS,
-    ElementProblem,
-    activation,
-    activation_gradient,
-)
+from course.kernels.activation import FUNCTIONS, ElementProblem, activation, activation_gradient
 from tests.course.kernels.contract import Case, Inputs, Right, elements
 
 #: Relative to the larger of 1 and the result: a few roundings of the function; then its own.

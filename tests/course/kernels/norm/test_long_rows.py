@@ -19,12 +19,7 @@ from course.heuristics.norm import (
     split_config,
     split_variant,
 )
-from course.kernels.norm.ladder import (
-    LADDER,
-    layer_norm,
-    prepared,
-    shifted_factors,
-)
+from course.kernels.norm.ladder import LADDER, layer_norm, prepared, shifted_factors
 from course.kernels.norm.long_rows import rows_in_both
 from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.cases.norm import right

@@ -25,16 +25,8 @@ from course.kernels.svd import (
     scaling_sorting,
     svd,
 )
+from course.kernels.svd import diagonalise as diagonal
 from course.kernels.svd.blocks import SQUARE
-from course.kernels.svd.diagonalise import (
-    PAIRS,
-    PITCH,
-    PLAYERS,
-    ROUNDS,
-    THREADS,
-    _next_seat,
-    diagonalise,
-)
 from course.kernels.svd.qr import Reflections
 from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.svd_samples import (
@@ -327,10 +319,10 @@ def test_each_two_rows_are_a_pair_once_and_pairs_have_no_common_row(players):
 
 
 def test_players_of_the_inner_sweep_sit_as_the_tournament_says():
-    pair_of, after = rotate.partners.py_func, _next_seat.py_func
-    for number in range(ROUNDS):
-        seats = [pair_of(number, p, PLAYERS) for p in range(PAIRS)]
-        then = [pair_of((number + 1) % ROUNDS, p, 64) for p in range(PAIRS)]
+    pair_of, after = rotate.partners.py_func, diagonal._next_seat.py_func
+    for number in range(diagonal.ROUNDS):
+        seats = [pair_of(number, p, diagonal.PLAYERS) for p in range(diagonal.PAIRS)]
+        then = [pair_of((number + 1) % diagonal.ROUNDS, p, 64) for p in range(diagonal.PAIRS)]
         for p, pair in enumerate(seats):
             for side in (0, 1):
                 there, beside = after(p, side)
@@ -341,11 +333,11 @@ def test_players_of_the_inner_sweep_sit_as_the_tournament_says():
 def inner_sweep(g, floor, place):
     here, h = cuda.shared.array(SQUARE, float32), cuda.shared.array(SQUARE, float32)
     rotations = cuda.shared.array(64, float32)
-    for n in range(cuda.threadIdx.x, SQUARE, THREADS):
+    for n in range(cuda.threadIdx.x, SQUARE, diagonal.THREADS):
         here[n] = g[n]
     cuda.syncthreads()
-    diagonalise(here, floor, h, rotations, place)
-    for n in range(cuda.threadIdx.x, SQUARE, THREADS):
+    diagonal.diagonalise(here, floor, h, rotations, place)
+    for n in range(cuda.threadIdx.x, SQUARE, diagonal.THREADS):
         g[n] = here[n]
 
 
@@ -360,10 +352,10 @@ def test_one_inner_sweep_diagonalises_what_is_nearly_diagonal(rng):
     """q' g q has small numbers beside its diagonal, and q is orthonormal to a rounding."""
     noise = normal(rng, 64, 64) * np.float32(1e-3)
     matrix = np.diag(rng.permutation(np.arange(1, 65)).astype(np.float32)) + noise + noise.T
-    g = np.zeros((64, PITCH), np.float32)
+    g = np.zeros((64, diagonal.PITCH), np.float32)
     g[:, :64] = matrix
     there, place = cuda.to_device(g.ravel()), cuda.to_device(np.zeros(64, np.int32))
-    inner_sweep[1, THREADS](there, np.float32(0), place)
+    inner_sweep[1, diagonal.THREADS](there, np.float32(0), place)
     q = np.eye(64) + there.copy_to_host().reshape(g.shape)[:, :64].astype(np.float64)
     after = q.T @ matrix.astype(np.float64) @ q
     assert np.abs(after - np.diag(np.diag(after))).max() <= 3e-5

@@ -6,12 +6,7 @@ import pytest
 from course import gpu
 from course.kernels.svd import NotConverged, rank_k, registers, svd
 from course.kernels.svd import ladder as solvers
-from tests.course.kernels.svd_samples import (
-    ORTHOGONAL,
-    assert_right,
-    normal,
-    special,
-)
+from tests.course.kernels.svd_samples import ORTHOGONAL, assert_right, normal, special
 
 SHAPES = [(8, 5), (30, 41), (36, 33)]  # beside the square ones of test_ladder.py
 
