@@ -223,15 +223,15 @@ class Exercise:
             if getattr(self, name, None) is not None:
                 object.__setattr__(self, name, _kept_from_answers(getattr(self, name)))
         object.__setattr__(self, "cases", self._with_drawn())
-        if not self.cases:
-            raise ValueError(f"exercise {self.name!r} has no cases; give at least one Case")
-        if self.points < 1:
-            raise ValueError(f"exercise {self.name!r}: points are 1 or more; got {self.points}")
+        self._require(self.cases, " has no cases; give at least one Case")
+        self._require(self.points >= 1, f": points are 1 or more; got {self.points}")
         unknown = [kind for kind in self.hints if kind not in FAILURES]
-        if unknown:
-            raise ValueError(
-                f"exercise {self.name!r}: hints are for {', '.join(FAILURES)}; got {unknown}"
-            )
+        self._require(not unknown, f": hints are for {', '.join(FAILURES)}; got {unknown}")
+
+    def _require(self, holds: Any, words: str) -> None:
+        """Refuse what does not hold, in words that follow the name."""
+        if not holds:
+            raise ValueError(f"exercise {self.name!r}{words}")
 
     def _with_drawn(self) -> Sequence[Case]:
         listed = getattr(self.cases, "listed", self.cases)
@@ -346,22 +346,15 @@ class KernelExercise(Exercise):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.reference is None:
-            raise ValueError(f"exercise {self.name!r} needs a reference")
+        self._require(self.reference is not None, " needs a reference")
         results = self.outputs + self.updated
         unknown = [name for name in results if name not in self.parameters]
-        if unknown or not results:
-            raise ValueError(
-                f"exercise {self.name!r}: outputs and updated must name arguments "
-                f"({', '.join(self.parameters)}); got {results}"
-            )
+        known = ", ".join(self.parameters)
+        words = f": outputs and updated must name arguments ({known}); got {results}"
+        self._require(results and not unknown, words)
         unknown = [kind for kind in self.forbidden if kind not in COSTS]
-        if unknown:
-            raise ValueError(
-                f"exercise {self.name!r}: forbidden knows {', '.join(COSTS)}; got {unknown}"
-            )
-        if self.same_value not in ("", "meant"):
-            raise ValueError(f"exercise {self.name!r}: same_value is 'meant' or ''")
+        self._require(not unknown, f": forbidden knows {', '.join(COSTS)}; got {unknown}")
+        self._require(self.same_value in ("", "meant"), ": same_value is 'meant' or ''")
 
     @property
     def refused(self) -> frozenset[str]:
@@ -406,10 +399,9 @@ class FunctionExercise(Exercise):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.runs not in ("", "gpu-ufunc"):
-            raise ValueError(f"exercise {self.name!r}: runs is 'gpu-ufunc' or ''")
-        if (self.reference is None) == (self.judge is None):
-            raise ValueError(f"exercise {self.name!r} needs a reference or a judge, not both")
+        self._require(self.runs in ("", "gpu-ufunc"), ": runs is 'gpu-ufunc' or ''")
+        one = (self.reference is None) != (self.judge is None)
+        self._require(one, " needs a reference or a judge, not both")
 
 
 _at_work: list[str] = []  # exercises whose answers are being called

@@ -22,14 +22,6 @@ from course.checks import answers, trials
 from course.checks.comparing import compare, wrong_elements
 from course.checks.exercises import FunctionExercise, answer_at_work, call_with_named
 from course.checks.simulating import simulated_twin
-from course.checks.trials import (
-    all_cases,
-    copied,
-    from_finding,
-    inputs_unchanged,
-    named_case,
-    with_other_values,
-)
 from course.checks.verdicts import Failure, NotStarted, brief
 from warpsim import ERRORS, KernelError
 from warpsim.core.masks import EndlessLoop
@@ -56,15 +48,15 @@ def judge_function(exercise: FunctionExercise, answer: Any) -> str:
     twin = simulated_twin(function) if backend.gpu() is not None and function else None
     twin_is_right = twin is not None and _is_right(exercise, twin)
     for number in range(len(exercise.cases)):
-        with named_case(exercise, number):
+        with trials.named_case(exercise, number):
             if twin_is_right:
                 _call_on_gpu(exercise, number, answer)
             else:
                 call_once(exercise, number, answer)
-    with with_other_values(exercise) as anew:
+    with trials.with_other_values(exercise) as anew:
         if anew is not None:
             call_once(*anew, answer)
-    return all_cases(exercise)
+    return trials.all_cases(exercise)
 
 
 def _is_right(exercise: FunctionExercise, twin: Callable[..., Any]) -> bool:
@@ -73,7 +65,7 @@ def _is_right(exercise: FunctionExercise, twin: Callable[..., Any]) -> bool:
     Anything else may be the twin's own limits, and the answer itself shows it without harm.
     """
     for number in range(len(exercise.cases)):
-        with named_case(exercise, number):
+        with trials.named_case(exercise, number):
             try:
                 call_once(exercise, number, twin)
             except Failure as failure:
@@ -98,7 +90,7 @@ def call_once(exercise: FunctionExercise, number: int, answer: Any, *, causes: b
     Without `causes` it is called in no other case.
     """
     before = exercise.arguments(number)
-    arguments = {name: copied(value) for name, value in before.items()}
+    arguments = {name: trials.copied(value) for name, value in before.items()}
     function = answers.plain_function(answer)
     try:
         with time_limit(MOST_SECONDS):
@@ -109,7 +101,7 @@ def call_once(exercise: FunctionExercise, number: int, answer: Any, *, causes: b
         said = f"It had not ended after {MOST_SECONDS:g} s. Does each of its loops come to an end?"
         raise Failure("endless-loop", said, *_where(error, function)) from error
     except KernelError as error:
-        failure = from_finding(error.finding, (error.finding,))
+        failure = trials.from_finding(error.finding, (error.finding,))
         if function is not None and error.module != function.__module__:
             # a kernel of the package: its own line says less than the one that launches it
             failure.message += f" That is line {failure.line} of a kernel: {failure.code}"
@@ -133,7 +125,7 @@ def call_once(exercise: FunctionExercise, number: int, answer: Any, *, causes: b
         else:
             said, hint = "Some way through it returns no value.", None
         raise Failure("wrong-result", f"Your function returns None. {said}", hint=hint)
-    inputs_unchanged(exercise, before, arguments)
+    trials.inputs_unchanged(exercise, before, arguments)
     if exercise.judge is not None:
         sentence = _judged(exercise.judge, _on_host(result), before)
         if sentence:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.checks import answers
+from course.checks import answers, trials
 from course.checks.answers import is_gpu_kernel
 from course.checks.comparing import compare, extent, first, place, shown, told_apart, wrong_elements
 from course.checks.exercises import KernelExercise, Limit, call_with_named
@@ -26,15 +26,6 @@ from course.checks.simulating import (
     values_of,
 )
 from course.checks.spread import Fault, Work, spread_fault, stores_once
-from course.checks.trials import (
-    all_cases,
-    copied,
-    from_finding,
-    inputs_unchanged,
-    launch_configuration,
-    named_case,
-    with_other_values,
-)
 from course.checks.verdicts import Failure, NotStarted
 from warpsim.core.words import count
 from warpsim.host import gpus
@@ -55,10 +46,10 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
         raise NotStarted
     reports, faults = [], []
     for number in range(len(exercise.cases)):
-        with named_case(exercise, number):
+        with trials.named_case(exercise, number):
             check_signature(answer, exercise.arguments(number))
     for number in range(len(exercise.cases)):
-        with named_case(exercise, number):
+        with trials.named_case(exercise, number):
             try:
                 reports.append(simulate_case(exercise, number, answer))
             except Failure as failure:
@@ -75,18 +66,18 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
     if exercise.helped and not answers.calls_device_function(function):
         raise Failure("limit", f"The result is right. {exercise.helped}")
     for number, fault in enumerate(faults):
-        with named_case(exercise, number):
+        with trials.named_case(exercise, number):
             if fault:
                 raise _not_parallel(fault, reports[number])
-    with with_other_values(exercise) as anew:
+    with trials.with_other_values(exercise) as anew:
         if anew is not None:
             of, number = anew
             expected = references(of, of.arguments(number))
             _compare_results(of, number, values_of(of, number, answer), expected, None)
-    text = all_cases(exercise)
+    text = trials.all_cases(exercise)
     if backend.gpu() is not None and is_gpu_kernel(answer) and _runs_here(exercise):
         for number in range(len(exercise.cases)):
-            with named_case(exercise, number):
+            with trials.named_case(exercise, number):
                 _launch_on_gpu(exercise, number, answer)
         # The name of the GPU stays out: a verdict reads the same on every machine.
     return text
@@ -114,15 +105,15 @@ def simulate_case(
     """Simulate one case and raise its first fault; without `causes` no other case is simulated."""
     expected = references(exercise, exercise.arguments(number))
     arguments = prepared(exercise, number, expected)
-    before = {name: copied(value) for name, value in arguments.items()}
+    before = {name: trials.copied(value) for name, value in arguments.items()}
     report = simulated(exercise, number, answer, arguments)
     for kind in ERRORS:
         if kind == "race":
             # A race in an input is an effect; that the kernel writes there is the cause.
-            inputs_unchanged(exercise, before, arguments)
+            trials.inputs_unchanged(exercise, before, arguments)
         for finding in report.findings:
             if finding.kind == kind:
-                raise from_finding(finding, tuple(report.findings))
+                raise trials.from_finding(finding, tuple(report.findings))
     function = answers.plain_function(answer)
     stores = any(report.total("global", operation).requests for operation in ("store", "atomic"))
     if not stores and answers.looks_like_a_stub(function, given_lines=True):
@@ -151,7 +142,7 @@ def _look_at_outputs(
     if not any(untouched[name].any() or wrong[name].any() for name in exercise.outputs):
         return
     again = prepared(exercise, number, expected, finite=True)
-    start = {name: copied(value) for name, value in again.items()}
+    start = {name: trials.copied(value) for name, value in again.items()}
     simulated(exercise, number, answer, again, untraced)  # the first run looked for errors
     unwritten = {
         name: mask & _same_values(start[name], again[name]) for name, mask in untouched.items()
@@ -279,7 +270,7 @@ def _judge_barriers(exercise: KernelExercise, reports: list[Any]) -> None:
             "The result is right; the cost is not. A block waits at "
             f"{count(report.barriers, 'barrier')}; {enough:,} are enough. {exercise.barriers}"
         )
-        with named_case(exercise, number):
+        with trials.named_case(exercise, number):
             raise Failure("limit", message, findings=tuple(report.findings))
 
 
@@ -290,12 +281,12 @@ def _judge_costs(exercise: KernelExercise, reports: list[Any]) -> None:
         sizes = [_size(exercise, n) for n in listed]
         measured = [int(np.argmax(sizes))]
     for number, report in enumerate(reports):
-        with named_case(exercise, number):
+        with trials.named_case(exercise, number):
             for finding in report.findings:
                 elsewhere = finding.kind in SHAPE_COSTS and number not in measured
                 if finding.kind not in exercise.refused or elsewhere:
                     continue
-                failure = from_finding(finding, tuple(report.findings))
+                failure = trials.from_finding(finding, tuple(report.findings))
                 but = "" if finding.kind == "same-value-race" else "; the cost is not"
                 failure.message = f"The result is right{but}. {failure.message}"
                 raise failure
@@ -309,7 +300,7 @@ def _judge_counts(exercise: KernelExercise, number: int, report: Any, *, few: bo
     """Raise Failure("limit") where what is taught is done too seldom, or else too often."""
     named = {"mma": ("product", " on tensor cores"), "barriers": ("barrier", "")}
     arguments = exercise.arguments(number)
-    launch = launch_configuration(exercise, exercise.cases[number], arguments)
+    launch = trials.launch_configuration(exercise, exercise.cases[number], arguments)
     given = {"threads": int(np.prod(launch[0]) * np.prod(launch[1])), **arguments}
     for counted in exercise.counted:
         times = np.atleast_1d(call_with_named(counted.times, given))
@@ -372,7 +363,7 @@ def _launch_on_gpu(exercise: KernelExercise, number: int, answer: Any) -> None:
     expected = references(exercise, exercise.arguments(number))
     arguments = prepared(exercise, number, expected)
     case = exercise.cases[number]
-    grid, block = launch_configuration(exercise, case, arguments)
+    grid, block = trials.launch_configuration(exercise, case, arguments)
     try:
         on_device = [
             numba_cuda.to_device(value) if isinstance(value, np.ndarray) else value
