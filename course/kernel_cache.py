@@ -114,9 +114,8 @@ def target_here() -> str:
     import llvmlite
     import numba
 
-    cuda = (
-        successor.numba_cuda()
-    )  # not `backend.cuda`: that tries a GPU with a kernel that is cached
+    # not `backend.cuda`: that tries a GPU with a kernel that is cached
+    cuda = successor.numba_cuda()
     package = importlib.import_module(successor.compiler().replace("-", "_"))
     device = cuda.get_current_device()
     return repr((

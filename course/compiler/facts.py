@@ -119,10 +119,7 @@ class Compiled:
         return self.spill_stores + self.spill_loads
 
     def occupancy(
-        self,
-        gpu: str | None = None,
-        block: int | tuple[int, ...] = 256,
-        dynamic_shared: int = 0,
+        self, gpu: str | None = None, block: int | tuple[int, ...] = 256, dynamic_shared: int = 0
     ) -> Occupancy:
         """How many blocks and warps of this kernel a multiprocessor holds, and what limits it.
 

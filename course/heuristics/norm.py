@@ -7,14 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from course.heuristics.device import (
-    ceil_div,
-    hopper_refusal,
-    multiprocessors,
-    round_up,
-    row_limit,
-    shared_memory_limit,
-)
+from course.heuristics import device
+from course.heuristics.device import ceil_div, round_up
 
 WARP = 32
 EIGHT = 8  # elements of 16 bits of an access of 16 bytes
@@ -88,7 +82,7 @@ class NormProblem(NamedTuple):
     limits: tuple[int, bool] | None = None  # `shared_limit` of another than the current GPU
 
     # bytes of shared memory that a block can have, whether it can be copied to meanwhile
-    shared_limit = property(lambda self: self.limits or shared_memory_limit())
+    shared_limit = property(lambda self: self.limits or device.shared_memory_limit())
     # bytes of an element; those of gamma and beta are counted as many
     stored = property(lambda self: 4 if self.dtype == "float32" else 2)
 
@@ -285,7 +279,7 @@ def longest_in_cluster(aligned: bool) -> int:
     return CLUSTER_BLOCKS[-1] * CLUSTER_THREADS * CLUSTER_ELEMENTS[aligned]
 
 
-beyond_clusters = row_limit(longest_in_cluster)
+beyond_clusters = device.row_limit(longest_in_cluster)
 
 
 def no_cluster(problem: NormProblem) -> str:
@@ -294,7 +288,7 @@ def no_cluster(problem: NormProblem) -> str:
         return too_long
     if not problem.shared_limit[1]:  # that of a GPU before compute capability 8.0
         return "needs compute capability 9.0"
-    return hopper_refusal()
+    return device.hopper_refusal()
 
 
 # --- gradients ------------------------------------------------------------------------------------
@@ -349,7 +343,7 @@ def by_clusters(problem: NormProblem) -> bool:
     """Whether clusters are the faster of the two ways to have a row that no block holds."""
     large = problem.rows * problem.columns * problem.stored > FROM_L2
     return (
-        not problem.aligned or problem.rows < 2 * multiprocessors()
+        not problem.aligned or problem.rows < 2 * device.multiprocessors()
         or (large and problem.columns <= SHORT_IN_CLUSTERS)
     )  # fmt: skip
 

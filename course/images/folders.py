@@ -12,11 +12,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".gif", ".webp", ".bmp")
 #: Kinds of what is passed over, beside suffixes.
 HIDDEN, NO_SUFFIX, FOLDER, LINK = "hidden", "without a suffix", "folder", "linked folder"
 ODD, RESULT = "unreadable entry", "result of an earlier run"
-PLURALS = {
-    LINK: "linked folders",
-    ODD: "unreadable entries",
-    RESULT: "results of earlier runs",
-}
+PLURALS = {LINK: "linked folders", ODD: "unreadable entries", RESULT: "results of earlier runs"}
 
 
 @dataclass

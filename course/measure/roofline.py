@@ -254,9 +254,7 @@ def kinds(operations: float | Mapping[str, float]) -> dict[str, float]:
 
 
 def bound(
-    bytes: float,
-    operations: float | Mapping[str, float] = 0,
-    gpu: str | Roofs | None = None,
+    bytes: float, operations: float | Mapping[str, float] = 0, gpu: str | Roofs | None = None
 ) -> Bound:
     """The least time that some work takes: its bytes and operations at the GPU's full rates.
 

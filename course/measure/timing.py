@@ -20,17 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from course import backend
-from course.measure.roofline import (
-    Bound,
-    Roofs,
-    bound,
-    bound_of,
-    kinds,
-    refuse_impossible,
-    roofs_of,
-    time_text,
-    with_roof,
-)
+from course.measure import roofline
+from course.measure.roofline import Bound, Roofs, kinds, time_text
 from warpsim.core.words import wrapped
 from warpsim.host.device import NoTime
 from warpsim.run.kernel import Configured, Kernel
@@ -107,7 +98,7 @@ class Timing:
     @property
     def teraflops(self) -> float:
         """Floating-point operations / median [10¹²/s]; NaN where they are not known."""
-        done = with_roof(self.operations or {})
+        done = roofline.with_roof(self.operations or {})
         return done / self.median * 1e-9 if done else math.nan
 
     def __str__(self) -> str:
@@ -302,7 +293,7 @@ def measure(
     amounts = None if operations is None else kinds(operations)
     least = None
     if roofs is not None and (bytes is not None or amounts is not None):
-        least = bound(bytes or 0, amounts or 0, roofs)
+        least = roofline.bound(bytes or 0, amounts or 0, roofs)
     timing = timing_of(
         times, first_call=first_call, launch=launch, name=name, device=backend.gpu() or roofs.gpu,
         cold=None if is_launch(call) and not arrays else not warm, compiled=compiled,
@@ -310,7 +301,7 @@ def measure(
     )  # fmt: skip
     if roofs is not None:
         # What was written may still lie in L2 when the clock stops: small data proves nothing.
-        refuse_impossible(
+        roofline.refuse_impossible(
             timing.median, bytes, amounts, roofs, in_l2=warm or total < 2 * l2, what=name
         )
     return timing
@@ -340,11 +331,11 @@ def _wall(call, args, wait) -> float:
 
 
 def _bound_instead(call, args, bytes, operations, gpu, name) -> Timing:
-    roofs = roofs_of(gpu)
+    roofs = roofline.roofs_of(gpu)
     if bytes is not None or operations is not None:
-        least = bound(bytes or 0, operations or 0, roofs)
+        least = roofline.bound(bytes or 0, operations or 0, roofs)
     elif isinstance(call, Configured):
-        least = bound_of(_trace(call, args), roofs)
+        least = roofline.bound_of(_trace(call, args), roofs)
     else:
         raise ValueError(
             f"benchmark({name}): there is no GPU here, and a function's work cannot be counted. "
@@ -420,7 +411,7 @@ def compiled_versions(call: Any) -> int | None:
 def roofs_here(gpu: str | Roofs | None = None) -> Roofs | None:
     """The roofs to hold a figure against; a GPU that nobody listed has none until measured."""
     try:
-        return roofs_of(gpu)
+        return roofline.roofs_of(gpu)
     except ValueError:
         if gpu is not None:
             raise

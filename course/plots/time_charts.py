@@ -152,9 +152,7 @@ def samples(milliseconds: Sequence[float], title: str = "") -> Picture:
     )
 
 
-def heat_maps(
-    maps: Mapping[str, tuple[Sequence[str], Sequence[str], np.ndarray]],
-) -> Picture:
+def heat_maps(maps: Mapping[str, tuple[Sequence[str], Sequence[str], np.ndarray]]) -> Picture:
     """Draw times as heat maps side by side; the colour is the time / the best of its column.
 
     Parameters

@@ -22,11 +22,7 @@ from numba_cuda_mlir._mlir.extras import types as T
 from numba_cuda_mlir.extending import lowering_registry, refresh_registries
 from numba_cuda_mlir.lowering import cuda as cuda_lowering
 from numba_cuda_mlir.lowering import numpy as numpy_lowering
-from numba_cuda_mlir.lowering_utilities import (
-    coerce_numpy_scalars_for_binary_op,
-    context,
-    convert,
-)
+from numba_cuda_mlir.lowering_utilities import coerce_numpy_scalars_for_binary_op, context, convert
 from numba_cuda_mlir.mlir.util import find_ops
 from numba_cuda_mlir.numba_cuda import stubs
 from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import CompilationUnit, LibDevice

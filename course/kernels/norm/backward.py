@@ -30,13 +30,7 @@ from numba import float32
 from course.backend import cuda
 from course.dispatch.entry import EntryPoint, Stream
 from course.dispatch.slots import name_of, workspace
-from course.heuristics.norm import (
-    BACKWARD_BLOCKS,
-    BackwardProblem,
-    Variant,
-    backward_config,
-    longest_backward,
-)
+from course.heuristics import norm as heuristics
 from course.kernels.activation import function_of
 from course.kernels.arrays import Array, checked, matrix, rows_are_aligned
 from course.kernels.norm.backward_registers import backward_in_registers
@@ -201,11 +195,11 @@ def backward_of_columns(activation: str | None) -> Callable:
 def _problem_of(dy, x, gamma, beta, dx, dgamma, dbeta, eps, activation):
     given = gamma is not None, beta is not None and activation is not None
     aligned = rows_are_aligned(dy, x, dx, gamma, beta if given[1] else None)
-    variant = Variant(name_of(dx.dtype), aligned, 0, *given, activation)
-    return BackwardProblem(*x.shape, variant, dgamma is not None)
+    variant = heuristics.Variant(name_of(dx.dtype), aligned, 0, *given, activation)
+    return heuristics.BackwardProblem(*x.shape, variant, dgamma is not None)
 
 
-_too_long = row_limit(longest_backward)
+_too_long = row_limit(heuristics.longest_backward)
 
 
 def _two_kernels(p, dy, x, gamma, beta, dx, dgamma, dbeta, eps, activation):
@@ -226,8 +220,8 @@ def _two_kernels(p, dy, x, gamma, beta, dx, dgamma, dbeta, eps, activation):
 
 def _registers(p, dy, x, gamma, beta, dx, dgamma, dbeta, eps, activation):
     rows, columns, variant, parameters = p
-    config = backward_config(columns, variant.aligned)
-    blocks = min(ceil_div(rows, config.rows), BACKWARD_BLOCKS * multiprocessors())
+    config = heuristics.backward_config(columns, variant.aligned)
+    blocks = min(ceil_div(rows, config.rows), heuristics.BACKWARD_BLOCKS * multiprocessors())
     some = workspace((2, blocks * config.rows if parameters else 1, columns), np.float32)
     variant = replace(variant, unguarded=config.unguarded(columns, variant.aligned))
     kernel = backward_in_registers(config, variant, parameters)

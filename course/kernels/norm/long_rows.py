@@ -28,17 +28,8 @@ from typing import Any
 from numba import float32, int32, int64, uint32
 
 from course.backend import cuda
-from course.heuristics.norm import (
-    BEGIN,
-    BESIDE,
-    ROW_THREADS,
-    RowConfig,
-    Variant,
-    dynamic_shared,
-    power_above,
-    split_config,
-    split_variant,
-)
+from course.heuristics import norm as heuristics
+from course.heuristics.norm import BEGIN, BESIDE, RowConfig, Variant
 from course.kernels.activation import function_of
 from course.kernels.norm.first_steps import Made
 from course.kernels.norm.registers import row_functions
@@ -239,7 +230,7 @@ def rows_in_both(config: RowConfig, variant: Variant) -> Callable:
     across, both_sets = config.threads * wide, 4 * wide
     shifted, has_gamma = variant.shifted, variant.gamma
     warps = config.threads // WARP
-    near_warps = power_above(warps)
+    near_warps = heuristics.power_above(warps)
     add_lanes, add_warps = lanes_sum(WARP), lanes_sum(near_warps)
 
     @cuda.jit(device=True)
@@ -338,8 +329,8 @@ def rows_in_both(config: RowConfig, variant: Variant) -> Callable:
 
 def in_both(rows: int, columns: int, variant: Variant) -> Made:
     """The kernel for rows of a length, and what it is launched with."""
-    config = split_config(columns, shared_memory_limit()[0], variant.shifted)
-    variant = replace(split_variant(config, variant, columns), keep_in_l2=False)
-    most = multiprocessors() * (ROW_THREADS[-1] // config.threads)
-    size = dynamic_shared(config, columns, variant.shifted)
+    config = heuristics.split_config(columns, shared_memory_limit()[0], variant.shifted)
+    variant = replace(heuristics.split_variant(config, variant, columns), keep_in_l2=False)
+    most = multiprocessors() * (heuristics.ROW_THREADS[-1] // config.threads)
+    size = heuristics.dynamic_shared(config, columns, variant.shifted)
     return Made(rows_in_both(config, variant), min(rows, most), config.threads, size)

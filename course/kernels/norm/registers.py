@@ -25,19 +25,8 @@ from types import SimpleNamespace
 from numba import float32, int32, int64
 
 from course.backend import cuda
-from course.heuristics.norm import (
-    IN_L2,
-    LONG,
-    SHORT_ELEMENTS,
-    RowConfig,
-    Variant,
-    block_config,
-    cluster_config,
-    longest_in_registers,
-    no_cluster,
-    power_above,
-    several_config,
-)
+from course.heuristics import norm as heuristics
+from course.heuristics.norm import RowConfig, Variant
 from course.kernels.activation import function_of
 from course.kernels.arrays import NUMBA_TYPES
 from course.kernels.norm.first_steps import Made, fused, merged, merged_in_block
@@ -230,7 +219,7 @@ def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
     held = 2 * elements if config.ahead else 8
     warps = row_threads // WARP
     add_lanes = lanes_sum(min(row_threads, WARP))
-    near_warps = power_above(warps)
+    near_warps = heuristics.power_above(warps)
     add_warps = lanes_sum(near_warps)
 
     if warps <= 1:
@@ -350,7 +339,7 @@ def in_registers(config: RowConfig, rows: int, columns: int, variant: Variant) -
 
 
 def _kept(columns: int, variant: Variant) -> Variant:
-    keep = variant.keep_in_l2 and variant.aligned and columns <= IN_L2
+    keep = variant.keep_in_l2 and variant.aligned and columns <= heuristics.IN_L2
     return replace(variant, keep_in_l2=keep)
 
 
@@ -363,18 +352,20 @@ def _by(config_for: Callable[[int, int, bool, str], RowConfig]) -> Callable[...,
 
 
 def _long(rows: int, columns: int, variant: Variant) -> Made:
-    return Made(long_rows(LONG, _kept(columns, variant)), rows, LONG.threads)
+    return Made(long_rows(heuristics.LONG, _kept(columns, variant)), rows, heuristics.LONG.threads)
 
 
 def _clusters(rows: int, columns: int, variant: Variant) -> Made:
-    config = cluster_config(columns, variant.aligned)
+    config = heuristics.cluster_config(columns, variant.aligned)
     return in_registers(config, rows, columns, replace(variant, keep_in_l2=False))
 
 
 #: The steps by name.
 IN_REGISTERS = {
-    "registers": fused(_by(block_config), row_limit(longest_in_registers)),
-    "several rows": fused(_by(several_config), row_limit(lambda _: WARP * SHORT_ELEMENTS[-1])),
+    "registers": fused(_by(heuristics.block_config), row_limit(heuristics.longest_in_registers)),
+    "several rows": fused(
+        _by(heuristics.several_config), row_limit(lambda _: WARP * heuristics.SHORT_ELEMENTS[-1])
+    ),
     "long": fused(_long, lambda problem: ""),
-    "clusters": fused(_clusters, no_cluster),
+    "clusters": fused(_clusters, heuristics.no_cluster),
 }

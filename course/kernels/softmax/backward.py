@@ -16,13 +16,8 @@ from numba import float32, int32
 from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
-from course.heuristics.softmax import (
-    BACKWARD_LONGEST,
-    VECTOR,
-    RowProblem,
-    SoftmaxConfig,
-    backward_config_for,
-)
+from course.heuristics import softmax as heuristics
+from course.heuristics.softmax import VECTOR, RowProblem, SoftmaxConfig
 from course.kernels.arrays import NUMBA_TYPES, Array, alike, matrix
 from course.kernels.softmax.forward import (
     ZERO,
@@ -133,8 +128,8 @@ def _two_passes(problem: RowProblem, dy: Array, y: Array, dx: Array) -> list[Lau
     return [Launch(softmax_backward_two_passes, problem.rows, THREADS, (dy, y, dx))]
 
 
-_registers = functools.partial(in_registers, backward_in_registers, backward_config_for)
-_too_long = row_limit(BACKWARD_LONGEST.get)
+_registers = functools.partial(in_registers, backward_in_registers, heuristics.backward_config_for)
+_too_long = row_limit(heuristics.BACKWARD_LONGEST.get)
 
 BACKWARD = Ladder(
     "softmax_backward",

@@ -44,15 +44,8 @@ from course.dispatch.plans import to_host
 from course.heuristics import svd as heuristics
 from course.kernels.arrays import Array, seen_as, whole
 from course.kernels.steps import AUTO
-from course.kernels.svd import gram, library, one_launch, registers
-from course.kernels.svd.ladder import (
-    LADDER,
-    NotConverged,
-    Solver,
-    SVDProblem,
-    not_converged,
-    unfinished,
-)
+from course.kernels.svd import gram, ladder, library, one_launch, registers
+from course.kernels.svd.ladder import LADDER, NotConverged, Solver, SVDProblem
 from course.kernels.svd.qr import LONGEST
 from course.kernels.svd.truncated import RankSolver, check_rank
 
@@ -247,9 +240,9 @@ def _at_once(a: Array, k: int | None, name: str, stream: Stream) -> tuple[Array,
     read = to_host(told)
     if (read[registers.REFUSED] == gram.ILL).any():
         return _at_once(a, k, "registers", stream)
-    remaining = unfinished(read, lambda: np.atleast_2d(to_host(s)))
+    remaining = ladder.unfinished(read, lambda: np.atleast_2d(to_host(s)))
     if remaining:
-        raise not_converged(remaining, read.shape[1], registers.MOST_SWEEPS, name)
+        raise ladder.not_converged(remaining, read.shape[1], registers.MOST_SWEEPS, name)
     return u, s, vt
 
 

@@ -2,9 +2,15 @@
 
 import numpy as np
 
-from course.heuristics.norm import FEW, REGISTERS_AND_SHARED, NormProblem, Variant
+from course.heuristics.norm import (
+    FEW,
+    REGISTERS_AND_SHARED,
+    BackwardProblem,
+    NormProblem,
+    Variant,
+)
 from course.kernels.activation import FUNCTIONS
-from course.kernels.norm.backward import BackwardProblem, layer_norm_backward
+from course.kernels.norm.backward import layer_norm_backward
 from course.kernels.norm.ladder import layer_norm
 from tests.course.kernels.cases.activation import exact
 from tests.course.kernels.contract import Case, Inputs, Right, rows_and_columns
