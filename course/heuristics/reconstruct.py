@@ -124,10 +124,12 @@ class WarpTile(NamedTuple):
     columns: int  # of a lane; if `wide`, a multiple of 4
     deep: int  # values of i that are loaded at a time; with all rows a multiple of 32
     wide: bool = False  # four columns are loaded and stored at once
+    shared: bool = False  # by a block's warps, each of which takes some of i
 
     block_rows = property(lambda self: self.rows * (32 // self.lanes))
     block_columns = property(lambda self: self.lanes * self.columns)
     threads = property(lambda self: 32 * WARPS)
+    of_block = property(lambda self: 1 if self.shared else WARPS)  # tiles
 
     def tiles(self, rows: int, columns: int) -> int:
         return ceil_div(rows, self.block_rows) * ceil_div(columns, self.block_columns)

@@ -32,7 +32,6 @@ from course.heuristics.reconstruct import (
     MOST_SLOTS,
     ROWS,
     TENSOR_CONFIGS,
-    WARPS,
     ImageProblem,
     best_step,
     config_for,
@@ -199,7 +198,7 @@ def _warp_per_tile(p, u, s, vt, out, k):
     wide, images = factors_are_aligned(vt, vt, out), max(p.images, 1)
     its = tile_for(p.rows, p.columns, p.k, images, wide, multiprocessors())
     tiles = its.tiles(p.rows, p.columns)
-    blocks, kernel = ceil_div(images * tiles, WARPS), warp_per_tile(its)[p.images > 0]
+    kernel, blocks = warp_per_tile(its)[p.images > 0], ceil_div(images * tiles, its.of_block)
     return [Launch(kernel, blocks, its.threads, (u, s, vt, np.int32(k), out, np.int32(tiles)))]
 
 

@@ -21,7 +21,7 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.heuristics.reconstruct import WARPS, WarpTile
-from warpsim.ptx import load, load4, quotient, store, store4
+from warpsim.ptx import grid_dependency_wait, load, load4, quotient, store, store4
 
 
 @functools.cache
@@ -31,10 +31,13 @@ def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
 
     Launch with ``config.threads`` threads, a warp for each of all images' `tiles`, so many each.
     """
-    LANES, ROWS, COLUMNS, DEEP, WIDE = config
+    LANES, ROWS, COLUMNS, DEEP, WIDE, SHARED = config
     DOWN, ACROSS = config.block_rows, config.block_columns
     SHARE = DOWN * DEEP // 32  # elements of u that a lane loads
-    TILE, STEP = DOWN * DEEP, 4 if WIDE else 1
+    PITCH = DOWN | 4  # of rows of i in shared memory: neighbours that are stored are in other banks
+    TILE, STEP = DEEP * PITCH, 4 if WIDE else 1
+    PARTS = WARPS if SHARED else 1
+    SAVED, SUMS = ROWS // PARTS, 32 * COLUMNS * ROWS if SHARED else 1  # rows of a lane; of a warp
 
     @cuda.jit(device=True, forceinline=True)
     def load_u(u, s, start, k, first_row, last_row, lane, x):
@@ -61,7 +64,7 @@ def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
 
     @cuda.jit(device=True, forceinline=True)
     def save(out, total, first_row, first_column):
-        for m in range(ROWS):
+        for m in range(SAVED):
             row = int32(first_row + m)
             for n in range(0, COLUMNS, STEP):
                 column = int32(first_column + n * LANES)
@@ -75,6 +78,7 @@ def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
     @cuda.jit(device=True)
     def warp_tile(u, s, vt, k, out, tile):
         u_tile = cuda.shared.array((WARPS, 2, TILE), float32)
+        sums = cuda.shared.array((WARPS, SUMS), float32)
         total = cuda.local.array((ROWS, COLUMNS), float32)
         now = cuda.local.array((DEEP, COLUMNS), float32)
         ahead = cuda.local.array((DEEP, COLUMNS), float32)
@@ -90,39 +94,54 @@ def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
         for m in range(ROWS):
             for n in range(COLUMNS):
                 total[m, n] = float32(0)
-        load_u(u, s, int32(0), k, first_row, last_row, lane, share)
-        load_vt(vt, int32(0), k, column, last_column, ahead)
+        first = int32(warp % PARTS * DEEP)
+        load_u(u, s, first, k, first_row, last_row, lane, share)
+        load_vt(vt, first, k, column, last_column, ahead)
         stage = int32(0)
-        for start in range(0, k, DEEP):
+        for start in range(first, k, PARTS * DEEP):
             for j in range(SHARE):
                 n = int32(lane + 32 * j)
-                store(u_tile, (warp, stage, int32(n % DEEP * DOWN + n // DEEP)), share[j])
+                store(u_tile, (warp, stage, int32(n % DEEP * PITCH + n // DEEP)), share[j])
             for d in range(DEEP):
                 for n in range(COLUMNS):
                     now[d, n] = ahead[d, n]
             cuda.syncwarp()
-            following = int32(start + DEEP)
+            following = int32(start + PARTS * DEEP)
             if following < k:
                 load_u(u, s, following, k, first_row, last_row, lane, share)
                 load_vt(vt, following, k, column, last_column, ahead)
             for d in range(DEEP):
                 for g in range(0, ROWS, 4):
-                    a = load4(u_tile, (warp, stage, int32(d * DOWN + group + g)))
+                    a = load4(u_tile, (warp, stage, int32(d * PITCH + group + g)))
                     for n in range(COLUMNS):
                         for e in range(4):
                             total[g + e, n] += a[e] * now[d, n]
             stage = int32(1 - stage)
-        save(out, total, int32(first_row + group), column)
+        mine = int32(warp % PARTS * SAVED)
+        if SHARED:
+            for m in range(ROWS):
+                for n in range(COLUMNS):
+                    store(sums, (warp, int32((m * COLUMNS + n) * 32 + lane)), total[m, n])
+            cuda.syncthreads()
+            for m in range(SAVED):
+                for n in range(COLUMNS):
+                    at = int32(((mine + m) * COLUMNS + n) * 32 + lane)
+                    total[m, n] = load(sums, (0, at))
+                    for other in range(1, PARTS):
+                        total[m, n] += load(sums, (other, at))
+        save(out, total, int32(first_row + group + mine), column)
 
     @cuda.jit
     def reconstruct_warp_per_tile(u, s, vt, k, out, tiles):
-        tile = int32(cuda.blockIdx.x * WARPS + (cuda.threadIdx.x >> 5))
+        grid_dependency_wait()
+        tile = int32((cuda.blockIdx.x * WARPS + (cuda.threadIdx.x >> 5)) // PARTS)
         if tile < tiles:
             warp_tile(u, s, vt, k, out, tile)
 
     @cuda.jit
     def reconstruct_many(u, s, vt, k, out, tiles):
-        number = int32(cuda.blockIdx.x * WARPS + (cuda.threadIdx.x >> 5))
+        grid_dependency_wait()
+        number = int32((cuda.blockIdx.x * WARPS + (cuda.threadIdx.x >> 5)) // PARTS)
         image = quotient(number, int32(tiles))
         if image < out.shape[0]:
             tile = int32(number - image * tiles)

@@ -27,6 +27,7 @@ from course.kernels.gemm.warp_specialised import BOX
 from course.kernels.reconstruct.split_factors import power_near
 from warpsim.ptx import (
     fence_mbarriers,
+    grid_dependency_wait,
     load,
     load2,
     load4,
@@ -161,6 +162,7 @@ def splitter(aligned: bool) -> Callable:
 
     @cuda.jit(launch_bounds=(THREADS, 2))
     def split_factors(u, s, vt, k, of_u, of_vt, scale_u, scale_vt):
+        grid_dependency_wait()
         block, k = int32(cuda.blockIdx.x), int32(k)
         blocks_of_vt = int32((of_vt.shape[1] + CUT - 1) >> 5)  # they take longer, so they go first
         if block < blocks_of_vt:
@@ -259,6 +261,7 @@ def warpgroup_tiles(config: WarpgroupConfig, aligned: bool) -> Callable:
             init(full, empty)
             fence_mbarriers()
         cuda.syncthreads()
+        grid_dependency_wait()
         rows, depth = int32(out.shape[0]), int32(depth)
         down = quotient(int32(rows + ROWS - 1), int32(ROWS))
         across = quotient(int32(int32(out.shape[1]) + COLUMNS - 1), int32(COLUMNS))
