@@ -240,11 +240,12 @@ def warpgroup_tiles(config: WarpgroupConfig, aligned: bool) -> Callable:
                 store2(lines, (warp, mine, int32(8 * j + pair)), (left, right))
             cuda.syncwarp()
             for n in range(16):
+                scales[16 + n] = load(lines, (warp, int32(n // 2), int32(32 * (n % 2) + lane)))
+            for n in range(16):
                 i = int32(row - mine + 8 * h + n // 2)
                 c = int32(column - pair + 32 * (n % 2) + lane)
                 if i < rows and c < columns:
-                    at = warp, int32(n // 2), int32(32 * (n % 2) + lane)
-                    store(out, (i, c), load(lines, at))
+                    store(out, (i, c), scales[16 + n])
             cuda.syncwarp()
 
     write = save if aligned else save_lines
@@ -290,7 +291,7 @@ def warpgroup_tiles(config: WarpgroupConfig, aligned: bool) -> Callable:
             setmaxnreg_inc(232)
             part = cuda.local.array(SUMS, float32)
             total = cuda.local.array(SUMS, float32)
-            scales = cuda.local.array(16, float32)
+            scales = cuda.local.array(32, float32)
             who = int32(group - 1)
             warp, lane = int32(t >> 5 & 3), int32(t & 31)
             for tile in range(int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)):
