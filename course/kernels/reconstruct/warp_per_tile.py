@@ -42,19 +42,22 @@ def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
     @cuda.jit(device=True, forceinline=True)
     def load_u(u, s, start, k, first_row, last_row, lane, x):
         """A lane's share of the rows of u, times s; zeros from i = k on."""
+        i, row = start + (lane & (DEEP - 1)), int32(first_row + lane // DEEP)
+        inside = int32(lane & (DEEP - 1)) < int32(k - start)
+        factor = load(s, i) if inside else float32(0)
         for j in range(SHARE):
-            n = int32(lane + 32 * j)
-            row, i = min(int32(first_row + n // DEEP), last_row), int32(start + n % DEEP)
-            x[j] = load(u, (row, i)) * load(s, i) if i < k else float32(0)
+            n = min(int32(row + j * (32 // DEEP)), last_row)
+            x[j] = load(u, (n, i)) * factor if inside else float32(0)
 
     @cuda.jit(device=True, forceinline=True)
     def load_vt(vt, start, k, column, last_column, x):
         """A lane's columns of vt; zeros from i = k on."""
+        left = int32(k - start)
         for d in range(DEEP):
-            i = int32(start + d)
+            i = start + d
             for n in range(0, COLUMNS, STEP):
                 at = min(int32(column + n * LANES), last_column)
-                if i >= k:
+                if d >= left:
                     for e in range(STEP):
                         x[d, n + e] = float32(0)
                 elif WIDE:
@@ -94,7 +97,7 @@ def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
         for m in range(ROWS):
             for n in range(COLUMNS):
                 total[m, n] = float32(0)
-        first = int32(warp % PARTS * DEEP)
+        first = warp % PARTS * DEEP
         load_u(u, s, first, k, first_row, last_row, lane, share)
         load_vt(vt, first, k, column, last_column, ahead)
         stage = int32(0)
@@ -106,7 +109,7 @@ def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
                 for n in range(COLUMNS):
                     now[d, n] = ahead[d, n]
             cuda.syncwarp()
-            following = int32(start + PARTS * DEEP)
+            following = start + PARTS * DEEP
             if following < k:
                 load_u(u, s, following, k, first_row, last_row, lane, share)
                 load_vt(vt, following, k, column, last_column, ahead)
