@@ -22,15 +22,7 @@ from course.heuristics.reconstruct import DEEPEST
 from course.kernels.reconstruct.split_factors import ROWS, power_near
 from course.kernels.reconstruct.warp_tiles import row_group_tile
 from course.kernels.warps import largest_of_four
-from warpsim.ptx import (
-    grid_dependency_wait,
-    load,
-    load4,
-    mma_f16,
-    mma_f16_k8,
-    split_halves,
-    store4,
-)
+from warpsim.ptx import load, load4, mma_f16, mma_f16_k8, split_halves, store4
 
 WARPS = 4  # of a block, side by side
 ACROSS = 4  # fragments of 8 columns of a warp
@@ -193,13 +185,11 @@ def thin_tiles() -> tuple[Callable, Callable]:
 
     @kernel
     def reconstruct_thin(u, s, vt, k, out):
-        grid_dependency_wait()
         row, column = row_group_tile()
         block_tile(u, s, vt, int32(k), out, row, column)
 
     @kernel
     def reconstruct_many(u, s, vt, k, out):
-        grid_dependency_wait()
         i, row, column = cuda.blockIdx.z, int32(cuda.blockIdx.y), int32(cuda.blockIdx.x)
         block_tile(u[i], s[i], vt[i], int32(k), out[i], row, column)
 

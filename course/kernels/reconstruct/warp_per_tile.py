@@ -21,7 +21,7 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.heuristics.reconstruct import WARPS, WarpTile
-from warpsim.ptx import grid_dependency_wait, load, load4, quotient, store, store4
+from warpsim.ptx import load, load4, quotient, store, store4
 
 
 @functools.cache
@@ -136,14 +136,12 @@ def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
 
     @cuda.jit
     def reconstruct_warp_per_tile(u, s, vt, k, out, tiles):
-        grid_dependency_wait()
         tile = int32((cuda.blockIdx.x * WARPS + (cuda.threadIdx.x >> 5)) // PARTS)
         if tile < tiles:
             warp_tile(u, s, vt, k, out, tile)
 
     @cuda.jit
     def reconstruct_many(u, s, vt, k, out, tiles):
-        grid_dependency_wait()
         number = int32((cuda.blockIdx.x * WARPS + (cuda.threadIdx.x >> 5)) // PARTS)
         image = quotient(number, int32(tiles))
         if image < out.shape[0]:

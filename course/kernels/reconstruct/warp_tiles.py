@@ -18,7 +18,7 @@ from collections.abc import Callable
 from numba import float32, int32, uint32
 
 from course.backend import cuda, jit_without_lto
-from warpsim.ptx import grid_dependency_wait, load, load4, store, store4
+from warpsim.ptx import load, load4, store, store4
 
 WARPS_DOWN, WARPS_ACROSS = 4, 2  # of a block, by measurement on an H200
 BLOCK_ROWS, BLOCK_COLUMNS, THREADS = 32 * WARPS_DOWN, 64 * WARPS_ACROSS, 256
@@ -163,13 +163,11 @@ def warp_tiles(aligned: bool) -> tuple[Callable, Callable]:
 
     @kernel
     def reconstruct_warp_tiles(u, s, vt, k, out):
-        grid_dependency_wait()
         row, column = row_group_tile()
         block_tile(u, s, vt, k, out, row * int32(BLOCK_ROWS), column * int32(BLOCK_COLUMNS))
 
     @kernel
     def reconstruct_many(u, s, vt, k, out):
-        grid_dependency_wait()
         image = cuda.blockIdx.z
         row, column = int32(cuda.blockIdx.y * BLOCK_ROWS), int32(cuda.blockIdx.x * BLOCK_COLUMNS)
         block_tile(u[image], s[image], vt[image], k, out[image], row, column)
