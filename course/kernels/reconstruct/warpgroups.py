@@ -188,7 +188,7 @@ def warpgroup_tiles(config: WarpgroupConfig, aligned: bool) -> Callable:
     memory, and a warp writes 32 neighbours at a time.
     """
     COLUMNS, SLOTS = config
-    SLOT, SUMS = config.slot, COLUMNS // 2
+    SLOT, SUMS, SCALES = config.slot, COLUMNS // 2, COLUMNS // 4 + 2
     LINES, HIGH = (1, 1) if aligned else (4 * CONSUMERS, 8)  # warps; rows of each
     init, producer_acquire, consumer_wait, consumer_release, advance = ring(
         SLOTS, 2 * ROWS * DEPTH, 2 * COLUMNS * DEPTH, 4 * CONSUMERS
@@ -205,47 +205,51 @@ def warpgroup_tiles(config: WarpgroupConfig, aligned: bool) -> Callable:
         return x * min(a, b) * max(a, b)
 
     @cuda.jit(device=True, forceinline=True)
-    def save(lines, out, total, first, scales, row, column, scale_u, scale_vt):
-        """Write 64 columns: the sums from `first` on. All scales are loaded before stores."""
-        rows, columns = int32(out.shape[0]), int32(out.shape[1])
-        for j in range(8):
+    def load_scales(scales, row, column, scale_u, scale_vt):
+        """Load all that a lane's sums are scaled by, of two rows last: one wait, before stores."""
+        for j in range(COLUMNS // 8):
             clamped = min(int32(column + 8 * j), int32(scale_vt.size - 2))
             scales[2 * j], scales[2 * j + 1] = load2(scale_vt, clamped)
         for h in range(2):
-            i = int32(row + 8 * h)
-            if i < rows:
-                z = load(scale_u, i)
-                for j in range(8):
-                    c, e = int32(column + 8 * j), int32(first + 4 * j + 2 * h)
-                    left = scaled(total[e], z, scales[2 * j])
-                    right = scaled(total[e + 1], z, scales[2 * j + 1])
-                    if c < columns:
-                        store2(out, (i, c), (left, right))
+            scales[COLUMNS // 4 + h] = load(
+                scale_u, min(int32(row + 8 * h), int32(scale_u.size - 1))
+            )
 
     @cuda.jit(device=True, forceinline=True)
-    def save_lines(lines, out, total, first, scales, row, column, scale_u, scale_vt):
+    def two_scaled(total, first, scales, h, j):
+        """Two neighbouring results, of the j-th eight columns behind those of the sum `first`."""
+        e, at, z = first + 4 * j + 2 * h, first // 2 + 2 * j, scales[COLUMNS // 4 + h]
+        return scaled(total[e], z, scales[at]), scaled(total[e + 1], z, scales[at + 1])
+
+    @cuda.jit(device=True, forceinline=True)
+    def save(lines, out, total, first, scales, parts, row, column):
+        """Write 64 columns: the sums from `first` on."""
+        for h in range(2):
+            i = int32(row + 8 * h)
+            if i < out.shape[0]:
+                for j in range(8):
+                    two, c = two_scaled(total, first, scales, h, j), int32(column + 8 * j)
+                    if c < out.shape[1]:
+                        store2(out, (i, c), two)
+
+    @cuda.jit(device=True, forceinline=True)
+    def save_lines(lines, out, total, first, scales, parts, row, column):
         """The same by way of shared memory, eight rows of a warp at a time."""
         rows, columns = int32(out.shape[0]), int32(out.shape[1])
         lane, warp = int32(cuda.threadIdx.x & 31), int32((cuda.threadIdx.x >> 5) - 4)
         mine, pair = int32(lane >> 2), int32(2 * (lane & 3))
-        for j in range(8):
-            clamped = min(int32(column + 8 * j), int32(scale_vt.size - 2))
-            scales[2 * j], scales[2 * j + 1] = load2(scale_vt, clamped)
         for h in range(2):
-            z = load(scale_u, min(int32(row + 8 * h), int32(rows - 1)))
             for j in range(8):
-                e = int32(first + 4 * j + 2 * h)
-                left = scaled(total[e], z, scales[2 * j])
-                right = scaled(total[e + 1], z, scales[2 * j + 1])
-                store2(lines, (warp, mine, int32(8 * j + pair)), (left, right))
+                two = two_scaled(total, first, scales, h, j)
+                store2(lines, (warp, mine, int32(8 * j + pair)), two)
             cuda.syncwarp()
             for n in range(16):
-                scales[16 + n] = load(lines, (warp, int32(n // 2), int32(32 * (n % 2) + lane)))
+                parts[n] = load(lines, (warp, int32(n // 2), int32(32 * (n % 2) + lane)))
             for n in range(16):
                 i = int32(row - mine + 8 * h + n // 2)
                 c = int32(column - pair + 32 * (n % 2) + lane)
                 if i < rows and c < columns:
-                    store(out, (i, c), scales[16 + n])
+                    store(out, (i, c), parts[n])
             cuda.syncwarp()
 
     write = save if aligned else save_lines
@@ -291,7 +295,7 @@ def warpgroup_tiles(config: WarpgroupConfig, aligned: bool) -> Callable:
             setmaxnreg_inc(232)
             part = cuda.local.array(SUMS, float32)
             total = cuda.local.array(SUMS, float32)
-            scales = cuda.local.array(32, float32)
+            scales = cuda.local.array(SCALES, float32)
             who = int32(group - 1)
             warp, lane = int32(t >> 5 & 3), int32(t & 31)
             for tile in range(int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)):
@@ -320,11 +324,10 @@ def warpgroup_tiles(config: WarpgroupConfig, aligned: bool) -> Callable:
                     add(total, part)
                 row = int32(tile_row * ROWS + 64 * who + 16 * warp + (lane >> 2))
                 column = int32(tile_column * COLUMNS + 2 * (lane & 3))
-                write(lines, out, total, 0, scales, row, column, scale_u, scale_vt)
-                write(lines, out, total, 32, scales, row, int32(column + 64), scale_u, scale_vt)
+                load_scales(scales, row, column, scale_u, scale_vt)
+                write(lines, out, total, 0, scales, part, row, column)
+                write(lines, out, total, 32, scales, part, row, int32(column + 64))
                 if COLUMNS > 128:
-                    write(
-                        lines, out, total, 64, scales, row, int32(column + 128), scale_u, scale_vt
-                    )
+                    write(lines, out, total, 64, scales, part, row, int32(column + 128))
 
     return reconstruct_warpgroups
