@@ -86,7 +86,6 @@ def best_step(p: ImageProblem) -> str:
 
 CONSUMERS = 2  # warpgroups, 64 rows of results each
 ROWS, DEPTH = 64 * CONSUMERS, 64  # of a tile of u: 128 bytes of a row
-MOST_SLOTS = 6  # beside results in shared memory
 
 
 class WarpgroupConfig(NamedTuple):
@@ -103,7 +102,7 @@ class WarpgroupConfig(NamedTuple):
         return ceil_div(rows, ROWS) * ceil_div(columns, self.columns)
 
 
-WARPGROUP_CONFIGS = WarpgroupConfig(192, 5), WarpgroupConfig(128, 7)
+WARPGROUP_CONFIGS = WarpgroupConfig(192, 5), WarpgroupConfig(128, 6), WarpgroupConfig(64, 8)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -59,7 +59,7 @@ def of_warpgroups() -> tuple[Any, tuple[Any, ...]]:
     maps = (TensorMapType(types.float16, (rows, DEPTH), True) for rows in (warpgroups.ROWS, DEPTH))
     line, sizes = types.float32[::1], (types.int32, types.int32)
     given = (*maps, line, line, types.float32[:, ::1], *sizes)
-    return warpgroups.warpgroup_tiles(config, True), given
+    return warpgroups.warpgroup_tiles(config), given
 
 
 def of_warp_per_tile() -> tuple[Any, tuple[Any, ...]]:

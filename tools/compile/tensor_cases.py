@@ -234,10 +234,8 @@ def tensor_cases() -> Iterator[Case]:
         parts = types.Array(HALF, 2, "C")
         kinds = (f4[:, ::1], f4[::1], f4[:, ::1], i8, parts, parts, f4[::1], f4[::1])
         name = "" if aligned else ", unaligned"
-        kernel = warpgroups.splitter(aligned)
+        kernel = warpgroups.splitter(aligned, aligned)
         yield Case(f"reconstruct: what splits{name}", kernel, kinds, (9, 0))
-        for config in WARPGROUP_CONFIGS:
-            kernel = warpgroups.warpgroup_tiles(config, aligned)
-            yield Case(
-                f"reconstruct: warpgroups, {config.columns}{name}", kernel, of_tiles(), **hopper
-            )
+    for config in WARPGROUP_CONFIGS:
+        kernel = warpgroups.warpgroup_tiles(config)
+        yield Case(f"reconstruct: warpgroups, {config.columns}", kernel, of_tiles(), **hopper)

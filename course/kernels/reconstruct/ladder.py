@@ -29,7 +29,6 @@ from course.heuristics.device import ceil_div, hopper_refusal, multiprocessors, 
 from course.heuristics.reconstruct import (
     DEEPEST,
     DEPTH,
-    MOST_SLOTS,
     ROWS,
     TENSOR_CONFIGS,
     ImageProblem,
@@ -168,18 +167,16 @@ def _warpgroups(p, u, s, vt, out, k):
         workspace(shape, np.float16) for shape in ((2 * p.rows, depth), (2 * depth, wide))
     )
     scales = workspace(p.rows, np.float32), workspace(wide, np.float32)
-    whole = u.shape[1] % VECTOR == 0 and vt.shape[1] % VECTOR == 0 and are_aligned(u, vt)
+    whole = (one.shape[1] % VECTOR == 0 and are_aligned(one) for one in (u, vt))
     parts = ceil_div(wide, warpgroups.CUT) + ceil_div(p.rows, warpgroups.WARPS)
     blocks = multiprocessors()
     config = config_for(p.rows, p.columns, blocks)
-    aligned = p.columns % 8 == 0 and are_aligned(out)
-    config = config if aligned else config._replace(slots=min(config.slots, MOST_SLOTS))
-    multiply = warpgroups.warpgroup_tiles(config, aligned)
+    multiply = warpgroups.warpgroup_tiles(config)
     maps = TensorMap(of_u, ROWS, DEPTH), TensorMap(of_vt, DEPTH, DEPTH)
     given = (*maps, *scales, out, np.int32(depth), np.int32(ROW_GROUP))
     grid = min(config.tiles(p.rows, p.columns), blocks)
     return [
-        Launch(warpgroups.splitter(whole), parts, warpgroups.THREADS,
+        Launch(warpgroups.splitter(*whole), parts, warpgroups.THREADS,
                (u, s, vt, k, of_u, of_vt, *scales)),
         Launch(multiply, grid, config.threads, given, config.shared),
     ]  # fmt: skip

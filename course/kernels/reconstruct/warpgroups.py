@@ -38,6 +38,7 @@ from warpsim.ptx import (
     store2,
     store4,
     tma_load,
+    tma_prefetch,
     unpack,
     wgmma_nn,
     wgmma_sums,
@@ -54,28 +55,38 @@ PITCH = 64 + 8  # of results in shared memory, so that rows begin in other banks
 
 
 @functools.cache
-def splitter(aligned: bool) -> Callable:
+def splitter(u_aligned: bool, vt_aligned: bool) -> Callable:
     """The kernel of (u, s, vt, k, of_u, of_vt, scale_u, scale_vt) that splits both factors.
 
     Mapping: a block has 32 columns of vt; the blocks behind them 16 rows of u, a warp each.
-    Memory: factors are read twice, for the largest and to be split; 16 bytes at once if `aligned`,
-    rows of whole fours. Two reads are in flight before what they give is stored.
+    Memory: factors are read twice, for the largest and to be split; 16 bytes at once if aligned,
+    rows of whole fours. Two to four reads are in flight.
     """
     SIDE = THREADS // 8  # rows of vt side by side
 
-    @cuda.jit(device=True)
-    def four(array, row, column, end):
-        """Four neighbours of a row, zeros from the column `end` on: read without a branch."""
-        if aligned:
-            a, b, c, d = load4(array, (row, min(column, int32(array.shape[1] - 4))))
-        else:
-            last = int32(end - 1)
-            a = load(array, (row, min(column, last)))
-            b = load(array, (row, min(int32(column + 1), last)))
-            c = load(array, (row, min(int32(column + 2), last)))
-            d = load(array, (row, min(int32(column + 3), last)))
-        a, b = a if column < end else float32(0), b if column + 1 < end else float32(0)
-        return a, b, c if column + 2 < end else float32(0), d if column + 3 < end else float32(0)
+    def reader(aligned: bool) -> Callable:
+        @cuda.jit(device=True)
+        def four(array, row, column, end):
+            """Four neighbours of a row, zeros from the column `end` on: read without a branch."""
+            if aligned:
+                a, b, c, d = load4(array, (row, min(column, int32(array.shape[1] - 4))))
+            else:
+                last = int32(end - 1)
+                a = load(array, (row, min(column, last)))
+                b = load(array, (row, min(int32(column + 1), last)))
+                c = load(array, (row, min(int32(column + 2), last)))
+                d = load(array, (row, min(int32(column + 3), last)))
+            a, b = a if column < end else float32(0), b if column + 1 < end else float32(0)
+            return (
+                a,
+                b,
+                c if column + 2 < end else float32(0),
+                d if column + 3 < end else float32(0),
+            )
+
+        return four
+
+    read_u, read_vt = reader(u_aligned), reader(vt_aligned)
 
     @cuda.jit(device=True)
     def larger(largest, x):
@@ -97,8 +108,9 @@ def splitter(aligned: bool) -> Callable:
         lane = int32(cuda.threadIdx.x) & int32(31)
         depth = int32(parts.shape[1])
         largest = float32(0)
-        for i in range(int32(4 * lane), k, 128):
-            largest = larger(largest, four(u, row, int32(i), k))
+        for i in range(int32(4 * lane), k, 256):
+            x, y = read_u(u, row, int32(i), k), read_u(u, row, int32(i + 128), k)
+            largest = larger(larger(largest, x), y)
         for step in range(5):
             largest = max(largest, cuda.shfl_xor_sync(0xFFFFFFFF, largest, 16 >> step))
         power = power_near(largest)
@@ -106,7 +118,7 @@ def splitter(aligned: bool) -> Callable:
             scale[row] = float32(1) / power
         lower = int32(u.shape[0])
         for i in range(int32(4 * lane), depth, 256):
-            x, y = four(u, row, int32(i), k), four(u, row, int32(i + 128), k)
+            x, y = read_u(u, row, int32(i), k), read_u(u, row, int32(i + 128), k)
             store_parts(parts, row, lower, int32(i), x, power, power, power, power)
             if i + 128 < depth:
                 store_parts(parts, row, lower, int32(i + 128), y, power, power, power, power)
@@ -115,7 +127,7 @@ def splitter(aligned: bool) -> Callable:
     def four_of_vt(s, vt, i, column, k):
         """Four neighbours of row i of s vt, zeros from row k on."""
         clamped = min(i, int32(k - 1))
-        x = four(vt, clamped, column, int32(vt.shape[1]))
+        x = read_vt(vt, clamped, column, int32(vt.shape[1]))
         factor = load(s, clamped)
         factor = factor if i < k else float32(0)
         return factor * x[0], factor * x[1], factor * x[2], factor * x[3]
@@ -130,10 +142,11 @@ def splitter(aligned: bool) -> Callable:
         mine = int32(4 * (t & 7))
         column, depth = int32(first + mine), int32(parts.shape[0] >> 1)
         a, b, c, d = float32(0), float32(0), float32(0), float32(0)
-        for i in range(t >> 3, k, SIDE):
-            x = four_of_vt(s, vt, int32(i), column, k)
-            a, b = max(a, abs(x[0])), max(b, abs(x[1]))
-            c, d = max(c, abs(x[2])), max(d, abs(x[3]))
+        for i in range(t >> 3, k, 4 * SIDE):
+            for ahead in range(0, 4 * SIDE, SIDE):
+                x = four_of_vt(s, vt, int32(i + ahead), column, k)
+                a, b = max(a, abs(x[0])), max(b, abs(x[1]))
+                c, d = max(c, abs(x[2])), max(d, abs(x[3]))
         for step in range(2):
             a = max(a, cuda.shfl_xor_sync(0xFFFFFFFF, a, 16 >> step))
             b = max(b, cuda.shfl_xor_sync(0xFFFFFFFF, b, 16 >> step))
@@ -179,17 +192,16 @@ def splitter(aligned: bool) -> Callable:
 
 
 @functools.cache
-def warpgroup_tiles(config: WarpgroupConfig, aligned: bool) -> Callable:
+def warpgroup_tiles(config: WarpgroupConfig) -> Callable:
     """The kernel of (u, vt as tensor maps, scale_u, scale_vt, out, depth, row_group).
 
     Mapping: block i has the tiles i, i + blocks, ...; of a tile, warpgroup 1 + w has the rows 64 w
-    to 64 w + 63. `aligned`: rows begin at multiples of a sector, so that two neighbours of four
-    lanes are one. Otherwise each sector would be written in parts, so results go through shared
-    memory, and a warp writes 32 neighbours at a time.
+    to 64 w + 63. Results go through shared memory, and a warp writes 32 neighbours at a time: each
+    sector would be written in parts where rows begin anywhere.
     """
     COLUMNS, SLOTS = config
     SLOT, SUMS, SCALES = config.slot, COLUMNS // 2, COLUMNS // 4 + 2
-    LINES, HIGH = (1, 1) if aligned else (4 * CONSUMERS, 8)  # warps; rows of each
+    LINES = 4 * CONSUMERS  # warps that have eight rows each in shared memory
     init, producer_acquire, consumer_wait, consumer_release, advance = ring(
         SLOTS, 2 * ROWS * DEPTH, 2 * COLUMNS * DEPTH, 4 * CONSUMERS
     )  # a warp each releases a slot
@@ -223,18 +235,7 @@ def warpgroup_tiles(config: WarpgroupConfig, aligned: bool) -> Callable:
 
     @cuda.jit(device=True, forceinline=True)
     def save(lines, out, total, first, scales, parts, row, column):
-        """Write 64 columns: the sums from `first` on."""
-        for h in range(2):
-            i = int32(row + 8 * h)
-            if i < out.shape[0]:
-                for j in range(8):
-                    two, c = two_scaled(total, first, scales, h, j), int32(column + 8 * j)
-                    if c < out.shape[1]:
-                        store2(out, (i, c), two)
-
-    @cuda.jit(device=True, forceinline=True)
-    def save_lines(lines, out, total, first, scales, parts, row, column):
-        """The same by way of shared memory, eight rows of a warp at a time."""
+        """Write 64 columns, the sums from `first` on, eight rows of a warp at a time."""
         rows, columns = int32(out.shape[0]), int32(out.shape[1])
         lane, warp = int32(cuda.threadIdx.x & 31), int32((cuda.threadIdx.x >> 5) - 4)
         mine, pair = int32(lane >> 2), int32(2 * (lane & 3))
@@ -252,17 +253,17 @@ def warpgroup_tiles(config: WarpgroupConfig, aligned: bool) -> Callable:
                     store(out, (i, c), parts[n])
             cuda.syncwarp()
 
-    write = save if aligned else save_lines
-
     @cuda.jit(launch_bounds=(config.threads, 1))
     def reconstruct_warpgroups(u, vt, scale_u, scale_vt, out, depth, row_group):
         tiles = cuda.shared.array(0, float16, alignment=1024)
         full = cuda.shared.array(SLOTS, uint64)
         empty = cuda.shared.array(SLOTS, uint64)
-        lines = cuda.shared.array((LINES, HIGH, PITCH), float32)
+        lines = cuda.shared.array((LINES, 8, PITCH), float32)
         t = int32(cuda.threadIdx.x)
         group = int32(t >> 7)
         if t == 0:
+            tma_prefetch(u)
+            tma_prefetch(vt)
             init(full, empty)
             fence_mbarriers()
         cuda.syncthreads()
@@ -325,9 +326,10 @@ def warpgroup_tiles(config: WarpgroupConfig, aligned: bool) -> Callable:
                 row = int32(tile_row * ROWS + 64 * who + 16 * warp + (lane >> 2))
                 column = int32(tile_column * COLUMNS + 2 * (lane & 3))
                 load_scales(scales, row, column, scale_u, scale_vt)
-                write(lines, out, total, 0, scales, part, row, column)
-                write(lines, out, total, 32, scales, part, row, int32(column + 64))
+                save(lines, out, total, 0, scales, part, row, column)
+                if COLUMNS > 64:
+                    save(lines, out, total, 32, scales, part, row, int32(column + 64))
                 if COLUMNS > 128:
-                    write(lines, out, total, 64, scales, part, row, int32(column + 128))
+                    save(lines, out, total, 64, scales, part, row, int32(column + 128))
 
     return reconstruct_warpgroups
