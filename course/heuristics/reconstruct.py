@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 from course.backend import cuda, gpu
-from course.heuristics.device import ceil_div, hopper_refusal, multiprocessors, round_up
+from course.heuristics.device import ceil_div, hopper_refusal, multiprocessors
 
 Array = Any  # of NumPy, CuPy, PyTorch or numba.cuda
 
-ENOUGH = 2e9  # operations from which tensor cores win, splitting included, on an H200
-#: Operations and singular values from which Hopper's warpgroups win, likewise.
-GROUPS_ENOUGH, GROUPS_FROM = 1.5e8, 64
-#: Singular values from which tensor cores win without that pass, likewise: of one image, and the
-#: pixels that it must have, and of each image of a stack.
-THIN_FROM, THIN_PIXELS, THIN_OF_MANY = 40, 2**22, 32
-SMALL_K = 16  # singular values below which tiles of 128 x 128 win nowhere, likewise
+ENOUGH = 2e9  # operations from which tensor cores win, splitting included, before Hopper
+#: Singular values from which tensor cores win without that pass in a stack, on an H200.
+THIN_FROM = 32
+SMALL_K = 16  # singular values below which a stack's tiles of 128 x 128 win nowhere, likewise
 DEEPEST = 56  # singular values of thin tiles: what a thread's registers hold
 FEW_PIXELS = 1024  # up to which nothing begins sooner than the naive kernel
 
@@ -29,13 +27,14 @@ class ImageProblem(NamedTuple):
     k: int
     images: int  # in a stack, 0 for one that is in none
     capability: tuple[int, int]  # of the GPU
+    whole: bool = True  # rows of u and vt begin at multiples of 16 bytes
     strided: str = ""  # which arrays' rows are strided, in words
 
     @classmethod
     def of_shape(cls, rows: int, columns: int, k: int, images: int = 0) -> ImageProblem:
         """That of arrays in C order on the current GPU."""
         capability = tuple(cuda.get_current_device().compute_capability)
-        return cls(rows, columns, k, images, capability)
+        return cls(rows, columns, k, images, capability, min(rows, columns) % 4 == columns % 4 == 0)
 
     @classmethod
     def of(cls, u: Array, s: Array, vt: Array, out: Array, k: int) -> ImageProblem:
@@ -45,13 +44,14 @@ class ImageProblem(NamedTuple):
             for array, name in ((u, "u"), (s, "s"), (vt, "vt"), (out, "out"))
             if array.strides[-1] != 4
         )
-        return cls.of_shape(rows, columns, k, *images)._replace(strided=strided)
+        whole = u.shape[-1] % 4 == columns % 4 == 0
+        return cls.of_shape(rows, columns, k, *images)._replace(whole=whole, strided=strided)
 
 
 def _fills_tiles(p: ImageProblem) -> bool:
-    """Whether tiles of 128 x 128 pixels are full enough, and as many as multiprocessors need."""
-    down, across = ceil_div(p.rows, 128), ceil_div(p.columns, 128)
-    filled, tiles = p.rows * p.columns / (2**14 * down * across), max(p.images, 1) * down * across
+    """Whether a stack's tiles of 128 x 128 pixels are full enough, and enough of them."""
+    tiles = ceil_div(p.rows, 128) * ceil_div(p.columns, 128)
+    filled, tiles = p.rows * p.columns / (2**14 * tiles), p.images * tiles
     if p.columns % 4:
         return p.k >= 64 and filled >= 0.6 and tiles >= 2 * multiprocessors()
     return filled >= 0.4 and tiles >= 0.45 * multiprocessors()
@@ -60,26 +60,35 @@ def _fills_tiles(p: ImageProblem) -> bool:
 def best_step(p: ImageProblem) -> str:
     """The fastest that is as accurate as float32.
 
-    A tile a warp for few singular values, small images and rows that begin anywhere; tensor cores
-    where there is enough work for a pass that splits the factors, Hopper's by warpgroups; warp
-    tiles, or thin ones, between. In the simulator the naive kernel, which costs least there, and
-    warp tiles for stacks.
+    Of one image that which takes least by what is counted: a tile a warp, warp tiles, Hopper's
+    tensor cores by warpgroups; before Hopper tensor cores where there is enough work for a pass
+    that splits the factors. Of a stack a tile a warp for few singular values, small images and rows
+    that begin anywhere; else warp tiles, or thin ones. In the simulator the naive kernel, which
+    costs least there, and warp tiles for stacks.
     """
     if not gpu():
         return "warp tiles" if p.images else "naive"
-    if p.rows * p.columns <= FEW_PIXELS and p.k <= 2 and not p.images:
+    if p.images:
+        if p.k < SMALL_K or not _fills_tiles(p):
+            return "warp per tile"
+        thin = p.columns % 4 == 0 and THIN_FROM <= p.k <= DEEPEST and p.capability >= (8, 0)
+        return "tensor cores" if thin else "warp tiles"
+    if p.rows * p.columns <= FEW_PIXELS and p.k <= 2:
         return "naive"
-    operations, pixels, one = 2 * p.rows * p.columns * p.k, p.rows * p.columns, not p.images
-    if one and operations >= GROUPS_ENOUGH and p.k >= GROUPS_FROM and not hopper_refusal():
-        return "warpgroups"
-    if one and operations >= ENOUGH and p.k > SMALL_K and p.capability >= (7, 5):
+    shape, processors = p[:3], multiprocessors()
+    times = {
+        "warp per tile": tile_for(*shape, 0, p.columns % 4 == 0, processors).time(
+            *shape, 1, processors
+        )
+    }
+    if p.whole:
+        waves = ceil_div(ceil_div(p.rows, 128) * ceil_div(p.columns, 128), processors)
+        times["warp tiles"] = 2.8 + ceil_div(p.k, 8) * (0.12 + 0.58 * waves)
+    if not hopper_refusal():
+        times["warpgroups"] = config_for(*shape, processors).time(*shape, processors)
+    elif 2 * math.prod(shape) >= ENOUGH and p.k > SMALL_K and p.capability >= (7, 5):
         return "tensor cores"
-    if p.k < SMALL_K or not _fills_tiles(p):
-        return "warp per tile"
-    least = THIN_FROM if one else THIN_OF_MANY
-    thin = p.columns % 4 == 0 and least <= p.k <= DEEPEST
-    thin &= p.capability >= (8, 0)
-    return "tensor cores" if thin and (p.images or pixels >= THIN_PIXELS) else "warp tiles"
+    return min(times, key=times.get)
 
 
 # --- tiles of a step ------------------------------------------------------------------------------
@@ -101,15 +110,19 @@ class WarpgroupConfig(NamedTuple):
     def tiles(self, rows: int, columns: int) -> int:
         return ceil_div(rows, ROWS) * ceil_div(columns, self.columns)
 
+    def time(self, rows: int, columns: int, k: int, blocks: int) -> float:
+        """Microseconds on an H200, with the splitting, but for those in which pixels are stored."""
+        one = 0.63 + 0.011 * ceil_div(k, DEPTH) * (self.columns + 16)
+        return 6.1 + one * ceil_div(self.tiles(rows, columns), blocks)
+
 
 WARPGROUP_CONFIGS = WarpgroupConfig(192, 5), WarpgroupConfig(128, 6), WarpgroupConfig(64, 8)
 
 
 @functools.lru_cache(maxsize=1024)
-def config_for(rows: int, columns: int, blocks: int) -> WarpgroupConfig:
+def config_for(rows: int, columns: int, k: int, blocks: int) -> WarpgroupConfig:
     """The config whose waves over so many blocks take the least time."""
-    waves = lambda its: ceil_div(its.tiles(rows, columns), blocks)  # noqa: E731
-    return min(WARPGROUP_CONFIGS, key=lambda its: waves(its) * its.columns)
+    return min(WARPGROUP_CONFIGS, key=lambda its: its.time(rows, columns, k, blocks))
 
 
 WARPS = 4  # of a block
@@ -133,32 +146,33 @@ class WarpTile(NamedTuple):
     def tiles(self, rows: int, columns: int) -> int:
         return ceil_div(rows, self.block_rows) * ceil_div(columns, self.block_columns)
 
+    def time(self, rows: int, columns: int, k: int, images: int, processors: int) -> float:
+        """Microseconds on an H200, but for those in which pixels are stored."""
+        steps = ceil_div(k, self.deep * (WARPS if self.shared else 1))
+        loads = self.columns / 4 if self.wide else self.columns
+        work = self.deep * (self.rows * self.columns + 3.8 * loads + 0.53 * self.block_rows)
+        tiles = images * self.tiles(rows, columns)
+        blocks = ceil_div(ceil_div(tiles, self.of_block), processors)  # of a multiprocessor
+        summed = 0.0077 * self.rows * self.columns if self.shared else 0
+        return 2.3 + steps * 0.19 * max(1, blocks / 3) + (6.3e-4 * steps * work + summed) * blocks
 
-#: Tiles of a warp: on an H200 one of the others than the second is within 3% of the fastest of 22;
-#: that one waits half as often where singular values are many.
+
+#: Tiles of a warp: on an H200 one of them is within 3% of the fastest of 24.
 TILES = (
-    WarpTile(32, 4, 2, 8), WarpTile(32, 4, 2, 16), WarpTile(32, 8, 1, 8), WarpTile(16, 8, 1, 8),
+    WarpTile(32, 4, 2, 8), WarpTile(32, 8, 2, 8), WarpTile(32, 8, 1, 8), WarpTile(16, 8, 1, 8),
     WarpTile(32, 16, 2, 4), WarpTile(32, 8, 4, 8, wide=True),
+    WarpTile(16, 8, 4, 8, False, shared=True), WarpTile(16, 8, 4, 8, True, shared=True),
+    WarpTile(16, 8, 2, 8, False, shared=True), WarpTile(8, 4, 4, 8, True, shared=True),
 )  # fmt: skip
-MANY_K = 48  # singular values from which on 16 are loaded at a time
-WARPS_AT_WORK = 8  # of a multiprocessor, from which on more of them take longer
 
 
 @functools.lru_cache(maxsize=4096)
 def tile_for(rows: int, columns: int, k: int, images: int, wide: bool, processors: int) -> WarpTile:
-    """The tile that takes least, by what a lane does and how often all multiprocessors are filled.
-
-    `wide`: rows of vt and of the result begin at multiples of 16 bytes.
+    """The tile that takes least. `wide`: rows of vt and of the result begin at multiples of 16
+    bytes. Images of a stack, 0 for one that is in none: it alone takes tiles that warps share.
     """
-
-    def cost(its: WarpTile) -> float:
-        deep = round_up(k, its.deep)
-        loads = its.columns // 4 if its.wide else its.columns
-        one = 100 + deep * (its.rows * its.columns + loads + 0.75 * its.block_rows + 20 / its.deep)
-        return one * max(1, images * its.tiles(rows, columns) / (processors * WARPS_AT_WORK))
-
-    fit = (its for its in TILES if (wide or not its.wide) and (its.deep <= 8 or k >= MANY_K))
-    return min(fit, key=cost)
+    fit = (its for its in TILES if wide >= its.wide and not (images and its.shared))
+    return min(fit, key=lambda its: its.time(rows, columns, k, max(images, 1), processors))
 
 
 class TensorConfig(NamedTuple):

@@ -55,7 +55,7 @@ def steps() -> Iterator[tuple[str, str, Compiled]]:
 
 def of_warpgroups() -> tuple[Any, tuple[Any, ...]]:
     """The kernel that multiplies at the ladder's shape on an H200, and its types."""
-    config = config_for(*ladder.SHAPE[:2], 132)
+    config = config_for(*ladder.SHAPE, 132)
     maps = (TensorMapType(types.float16, (rows, DEPTH), True) for rows in (warpgroups.ROWS, DEPTH))
     line, sizes = types.float32[::1], (types.int32, types.int32)
     given = (*maps, line, line, types.float32[:, ::1], *sizes)
@@ -65,7 +65,7 @@ def of_warpgroups() -> tuple[Any, tuple[Any, ...]]:
 def of_warp_per_tile() -> tuple[Any, tuple[Any, ...]]:
     """The kernel of one image at the ladder's shape, and its types."""
     plane, line = types.float32[:, ::1], types.float32[::1]
-    kernel, _ = warp_per_tile(tile_for(*ladder.SHAPE, 1, True, 132))
+    kernel, _ = warp_per_tile(tile_for(*ladder.SHAPE, 0, True, 132))
     return kernel, (plane, line, plane, types.int32, plane, types.int32)
 
 

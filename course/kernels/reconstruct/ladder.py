@@ -170,7 +170,7 @@ def _warpgroups(p, u, s, vt, out, k):
     whole = (one.shape[1] % VECTOR == 0 and are_aligned(one) for one in (u, vt))
     parts = ceil_div(wide, warpgroups.CUT) + ceil_div(p.rows, warpgroups.WARPS)
     blocks = multiprocessors()
-    config = config_for(p.rows, p.columns, blocks)
+    config = config_for(p.rows, p.columns, k, blocks)
     multiply = warpgroups.warpgroup_tiles(config)
     maps = TensorMap(of_u, ROWS, DEPTH), TensorMap(of_vt, DEPTH, DEPTH)
     given = (*maps, *scales, out, np.int32(depth), np.int32(ROW_GROUP))
@@ -193,7 +193,7 @@ def _warpgroups_refusal(p):
 
 def _warp_per_tile(p, u, s, vt, out, k):
     wide, images = factors_are_aligned(vt, vt, out), max(p.images, 1)
-    its = tile_for(p.rows, p.columns, p.k, images, wide, multiprocessors())
+    its = tile_for(p.rows, p.columns, p.k, p.images, wide, multiprocessors())
     tiles = its.tiles(p.rows, p.columns)
     kernel, blocks = warp_per_tile(its)[p.images > 0], ceil_div(images * tiles, its.of_block)
     return [Launch(kernel, blocks, its.threads, (u, s, vt, np.int32(k), out, np.int32(tiles)))]
