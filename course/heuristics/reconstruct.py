@@ -12,11 +12,9 @@ from course.heuristics.device import ceil_div, hopper_refusal, multiprocessors
 Array = Any  # of NumPy, CuPy, PyTorch or numba.cuda
 
 ENOUGH = 2e9  # operations from which tensor cores win, splitting included, before Hopper
-#: Singular values from which tensor cores win without that pass in a stack, on an H200.
-THIN_FROM = 32
-SMALL_K = 16  # singular values below which a stack's tiles of 128 x 128 win nowhere, likewise
+#: Singular values from which tiles of 128 x 128 win in a stack, and tensor cores without that pass.
+TILES_FROM, THIN_FROM = 16, 32
 DEEPEST = 56  # singular values of thin tiles: what a thread's registers hold
-FEW_PIXELS = 1024  # up to which nothing begins sooner than the naive kernel
 
 
 class ImageProblem(NamedTuple):
@@ -48,15 +46,6 @@ class ImageProblem(NamedTuple):
         return cls.of_shape(rows, columns, k, *images)._replace(whole=whole, strided=strided)
 
 
-def _fills_tiles(p: ImageProblem) -> bool:
-    """Whether a stack's tiles of 128 x 128 pixels are full enough, and enough of them."""
-    tiles = ceil_div(p.rows, 128) * ceil_div(p.columns, 128)
-    filled, tiles = p.rows * p.columns / (2**14 * tiles), p.images * tiles
-    if p.columns % 4:
-        return p.k >= 64 and filled >= 0.6 and tiles >= 2 * multiprocessors()
-    return filled >= 0.4 and tiles >= 0.45 * multiprocessors()
-
-
 def best_step(p: ImageProblem) -> str:
     """The fastest that is as accurate as float32.
 
@@ -68,25 +57,22 @@ def best_step(p: ImageProblem) -> str:
     """
     if not gpu():
         return "warp tiles" if p.images else "naive"
+    shape, wide, processors = p[:3], p.columns % 4 == 0, multiprocessors()
+    tiles = ceil_div(p.rows, 128) * ceil_div(p.columns, 128)
     if p.images:
-        if p.k < SMALL_K or not _fills_tiles(p):
+        filled = wide and p.rows * p.columns >= 0.4 * 2**14 * tiles  # and as many as are needed:
+        if p.k < TILES_FROM or not filled or p.images * tiles < 0.45 * processors:
             return "warp per tile"
-        thin = p.columns % 4 == 0 and THIN_FROM <= p.k <= DEEPEST and p.capability >= (8, 0)
+        thin = THIN_FROM <= p.k <= DEEPEST and p.capability >= (8, 0)
         return "tensor cores" if thin else "warp tiles"
-    if p.rows * p.columns <= FEW_PIXELS and p.k <= 2:
-        return "naive"
-    shape, processors = p[:3], multiprocessors()
-    times = {
-        "warp per tile": tile_for(*shape, 0, p.columns % 4 == 0, processors).time(
-            *shape, 1, processors
-        )
-    }
+    tile = tile_for(*shape, 0, wide, processors)
+    times = {"warp per tile": tile.time(*shape, 1, processors)}
     if p.whole:
-        waves = ceil_div(ceil_div(p.rows, 128) * ceil_div(p.columns, 128), processors)
-        times["warp tiles"] = 2.8 + ceil_div(p.k, 8) * (0.12 + 0.58 * waves)
+        one = 0.12 + 0.58 * ceil_div(tiles, processors)
+        times["warp tiles"] = 2.8 + one * ceil_div(p.k, 8)
     if not hopper_refusal():
         times["warpgroups"] = config_for(*shape, processors).time(*shape, processors)
-    elif 2 * math.prod(shape) >= ENOUGH and p.k > SMALL_K and p.capability >= (7, 5):
+    elif 2 * math.prod(shape) >= ENOUGH and p.k > TILES_FROM and p.capability >= (7, 5):
         return "tensor cores"
     return min(times, key=times.get)
 

@@ -163,9 +163,8 @@ ROW_GROUP = 16  # rows of tiles that are walked together
 def _warpgroups(p, u, s, vt, out, k):
     """What splits the factors, and what multiplies them, in memory as large as the factors."""
     depth, wide = round_up(k, DEPTH), round_up(p.columns, 8)
-    of_u, of_vt = (
-        workspace(shape, np.float16) for shape in ((2 * p.rows, depth), (2 * depth, wide))
-    )
+    of_u = workspace((2 * p.rows, depth), np.float16)
+    of_vt = workspace((2 * depth, wide), np.float16)
     scales = workspace(p.rows, np.float32), workspace(wide, np.float32)
     whole = (one.shape[1] % VECTOR == 0 and are_aligned(one) for one in (u, vt))
     parts = ceil_div(wide, warpgroups.CUT) + ceil_div(p.rows, warpgroups.WARPS)

@@ -3,13 +3,14 @@
 Blocks of many threads share what they load, but wait for each other, and their tiles of 128 x 128
 leave most of a GPU idle where an image is small, and most of their threads where it is narrow.
 Here a tile is what one warp makes, 32 to 1,024 pixels, as the image's shape has it, and a block has
-the tiles of several images if those are small. A warp's rows of u, times s, go through shared
-memory, where `DEEP` values of i are read by all lanes at once; the columns of vt stay in
+the tiles of several images if those are small. Or the warps of a block share a tile: each takes
+every fourth step over i, and sums meet in shared memory. A warp's rows of u, times s, go through
+shared memory, where `DEEP` values of i are read by all lanes at once; the columns of vt stay in
 registers. While they are multiplied, the next ones are loaded.
 
 Columns of neighbouring lanes are neighbours, or four each where rows begin at multiples of 16
-bytes: so what is loaded and stored lies together wherever rows begin. A pixel's terms are added in
-the order of i, whatever the tile: an image comes out the same, bit for bit, in any stack.
+bytes: so what is loaded and stored lies together wherever rows begin. In a stack no tile is shared
+and a pixel's terms are added in the order of i: an image comes out the same, bit for bit, in any.
 """
 
 from __future__ import annotations
@@ -26,10 +27,9 @@ from warpsim.ptx import load, load4, quotient, store, store4
 
 @functools.cache
 def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
-    """The kernels, for one image (u, s, vt, k, out, tiles) and for many, one more axis
-    in front.
+    """The kernels, for one image (u, s, vt, k, out, tiles) and for many, one more axis in front.
 
-    Launch with ``config.threads`` threads, a warp for each of all images' `tiles`, so many each.
+    Launch with ``config.threads`` threads, ``config.of_block`` of all images' `tiles` a block.
     """
     LANES, ROWS, COLUMNS, DEEP, WIDE, SHARED = config
     DOWN, ACROSS = config.block_rows, config.block_columns
@@ -64,19 +64,6 @@ def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
                     x[d, n], x[d, n + 1], x[d, n + 2], x[d, n + 3] = load4(vt, (i, at))
                 else:
                     x[d, n] = load(vt, (i, at))
-
-    @cuda.jit(device=True, forceinline=True)
-    def save(out, total, first_row, first_column):
-        for m in range(SAVED):
-            row = int32(first_row + m)
-            for n in range(0, COLUMNS, STEP):
-                column = int32(first_column + n * LANES)
-                if row < out.shape[0] and column < out.shape[1]:
-                    if WIDE:
-                        four = total[m, n], total[m, n + 1], total[m, n + 2], total[m, n + 3]
-                        store4(out, (row, column), four)
-                    else:
-                        store(out, (row, column), total[m, n])
 
     @cuda.jit(device=True)
     def warp_tile(u, s, vt, k, out, tile):
@@ -121,6 +108,7 @@ def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
                             total[g + e, n] += a[e] * now[d, n]
             stage = int32(1 - stage)
         mine = int32(warp % PARTS * SAVED)
+        first_row = int32(first_row + group + mine)
         if SHARED:
             for m in range(ROWS):
                 for n in range(COLUMNS):
@@ -132,7 +120,16 @@ def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
                     total[m, n] = load(sums, (0, at))
                     for other in range(1, PARTS):
                         total[m, n] += load(sums, (other, at))
-        save(out, total, int32(first_row + group + mine), column)
+        for m in range(SAVED):
+            row = int32(first_row + m)
+            for n in range(0, COLUMNS, STEP):
+                at = int32(column + n * LANES)
+                if row < int32(out.shape[0]) and at < int32(out.shape[1]):
+                    if WIDE:
+                        four = total[m, n], total[m, n + 1], total[m, n + 2], total[m, n + 3]
+                        store4(out, (row, at), four)
+                    else:
+                        store(out, (row, at), total[m, n])
 
     @cuda.jit
     def reconstruct_warp_per_tile(u, s, vt, k, out, tiles):

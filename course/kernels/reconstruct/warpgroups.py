@@ -64,29 +64,19 @@ def splitter(u_aligned: bool, vt_aligned: bool) -> Callable:
     """
     SIDE = THREADS // 8  # rows of vt side by side
 
-    def reader(aligned: bool) -> Callable:
-        @cuda.jit(device=True)
-        def four(array, row, column, end):
-            """Four neighbours of a row, zeros from the column `end` on: read without a branch."""
-            if aligned:
-                a, b, c, d = load4(array, (row, min(column, int32(array.shape[1] - 4))))
-            else:
-                last = int32(end - 1)
-                a = load(array, (row, min(column, last)))
-                b = load(array, (row, min(int32(column + 1), last)))
-                c = load(array, (row, min(int32(column + 2), last)))
-                d = load(array, (row, min(int32(column + 3), last)))
-            a, b = a if column < end else float32(0), b if column + 1 < end else float32(0)
-            return (
-                a,
-                b,
-                c if column + 2 < end else float32(0),
-                d if column + 3 < end else float32(0),
-            )
-
-        return four
-
-    read_u, read_vt = reader(u_aligned), reader(vt_aligned)
+    @cuda.jit(device=True)
+    def four(array, row, column, end, aligned):
+        """Four neighbours of a row, zeros from the column `end` on: read without a branch."""
+        if aligned:
+            a, b, c, d = load4(array, (row, min(column, int32(array.shape[1] - 4))))
+        else:
+            last = int32(end - 1)
+            a = load(array, (row, min(column, last)))
+            b = load(array, (row, min(int32(column + 1), last)))
+            c = load(array, (row, min(int32(column + 2), last)))
+            d = load(array, (row, min(int32(column + 3), last)))
+        a, b = a if column < end else float32(0), b if column + 1 < end else float32(0)
+        return a, b, c if column + 2 < end else float32(0), d if column + 3 < end else float32(0)
 
     @cuda.jit(device=True)
     def larger(largest, x):
@@ -109,25 +99,23 @@ def splitter(u_aligned: bool, vt_aligned: bool) -> Callable:
         depth = int32(parts.shape[1])
         largest = float32(0)
         for i in range(int32(4 * lane), k, 256):
-            x, y = read_u(u, row, int32(i), k), read_u(u, row, int32(i + 128), k)
-            largest = larger(larger(largest, x), y)
+            largest = larger(largest, four(u, row, int32(i), k, u_aligned))
+            largest = larger(largest, four(u, row, int32(i + 128), k, u_aligned))
         for step in range(5):
             largest = max(largest, cuda.shfl_xor_sync(0xFFFFFFFF, largest, 16 >> step))
         power = power_near(largest)
         if lane == 0:
             scale[row] = float32(1) / power
         lower = int32(u.shape[0])
-        for i in range(int32(4 * lane), depth, 256):
-            x, y = read_u(u, row, int32(i), k), read_u(u, row, int32(i + 128), k)
+        for i in range(int32(4 * lane), depth, 128):
+            x = four(u, row, int32(i), k, u_aligned)
             store_parts(parts, row, lower, int32(i), x, power, power, power, power)
-            if i + 128 < depth:
-                store_parts(parts, row, lower, int32(i + 128), y, power, power, power, power)
 
     @cuda.jit(device=True)
     def four_of_vt(s, vt, i, column, k):
         """Four neighbours of row i of s vt, zeros from row k on."""
         clamped = min(i, int32(k - 1))
-        x = read_vt(vt, clamped, column, int32(vt.shape[1]))
+        x = four(vt, clamped, column, int32(vt.shape[1]), vt_aligned)
         factor = load(s, clamped)
         factor = factor if i < k else float32(0)
         return factor * x[0], factor * x[1], factor * x[2], factor * x[3]
@@ -207,31 +195,21 @@ def warpgroup_tiles(config: WarpgroupConfig) -> Callable:
     )  # a warp each releases a slot
 
     @cuda.jit(device=True, forceinline=True)
-    def add(total, part):
-        for e in range(SUMS):
-            total[e] += part[e]
-
-    @cuda.jit(device=True)
-    def scaled(x, a, b):
-        """x a b: the smaller first, so that nothing between is too large."""
-        return x * min(a, b) * max(a, b)
-
-    @cuda.jit(device=True, forceinline=True)
     def load_scales(scales, row, column, scale_u, scale_vt):
         """Load all that a lane's sums are scaled by, of two rows last: one wait, before stores."""
         for j in range(COLUMNS // 8):
             clamped = min(int32(column + 8 * j), int32(scale_vt.size - 2))
             scales[2 * j], scales[2 * j + 1] = load2(scale_vt, clamped)
+        last = int32(scale_u.size - 1)
         for h in range(2):
-            scales[COLUMNS // 4 + h] = load(
-                scale_u, min(int32(row + 8 * h), int32(scale_u.size - 1))
-            )
+            scales[COLUMNS // 4 + h] = load(scale_u, min(int32(row + 8 * h), last))
 
     @cuda.jit(device=True, forceinline=True)
     def two_scaled(total, first, scales, h, j):
-        """Two neighbouring results, of the j-th eight columns behind those of the sum `first`."""
+        """Two results; each times the smaller scale first, so that nothing between is too large."""
         e, at, z = first + 4 * j + 2 * h, first // 2 + 2 * j, scales[COLUMNS // 4 + h]
-        return scaled(total[e], z, scales[at]), scaled(total[e + 1], z, scales[at + 1])
+        a, b = scales[at], scales[at + 1]
+        return total[e] * min(z, a) * max(z, a), total[e + 1] * min(z, b) * max(z, b)
 
     @cuda.jit(device=True, forceinline=True)
     def save(lines, out, total, first, scales, parts, row, column):
@@ -271,16 +249,13 @@ def warpgroup_tiles(config: WarpgroupConfig) -> Callable:
         rows, depth = int32(out.shape[0]), int32(depth)
         down = quotient(int32(rows + ROWS - 1), int32(ROWS))
         across = quotient(int32(int32(out.shape[1]) + COLUMNS - 1), int32(COLUMNS))
-        slot, phase = int32(0), int32(0)
+        slot, phase, high = int32(0), int32(0), int32(row_group)
+        own, end, others = int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)
         if group == 0:  # the producer warpgroup, one thread of it
             setmaxnreg_dec(40)
             if t == 0:
-                for tile in range(
-                    int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)
-                ):
-                    tile_row, tile_column = tile_coordinates(
-                        int32(tile), down, across, int32(row_group)
-                    )
+                for tile in range(own, end, others):
+                    tile_row, tile_column = tile_coordinates(int32(tile), down, across, high)
                     row, column = int32(tile_row * ROWS), int32(tile_column * COLUMNS)
                     for i in range(0, depth, DEPTH):
                         for half in range(2):  # lower u and upper vt, then upper u and lower vt
@@ -299,10 +274,8 @@ def warpgroup_tiles(config: WarpgroupConfig) -> Callable:
             scales = cuda.local.array(SCALES, float32)
             who = int32(group - 1)
             warp, lane = int32(t >> 5 & 3), int32(t & 31)
-            for tile in range(int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)):
-                tile_row, tile_column = tile_coordinates(
-                    int32(tile), down, across, int32(row_group)
-                )
+            for tile in range(own, end, others):
+                tile_row, tile_column = tile_coordinates(int32(tile), down, across, high)
                 unpack(total, wgmma_zeros(COLUMNS))
                 sums = wgmma_zeros(COLUMNS)
                 for _ in range(0, depth, DEPTH):
@@ -322,7 +295,8 @@ def warpgroup_tiles(config: WarpgroupConfig) -> Callable:
                         consumer_release(empty, first)
                         consumer_release(empty, second)
                     unpack(part, sums)
-                    add(total, part)
+                    for e in range(SUMS):
+                        total[e] += part[e]
                 row = int32(tile_row * ROWS + 64 * who + 16 * warp + (lane >> 2))
                 column = int32(tile_column * COLUMNS + 2 * (lane & 3))
                 load_scales(scales, row, column, scale_u, scale_vt)

@@ -13,14 +13,13 @@ from warpsim.host import gpus
     ("card", "work", "chosen"),
     [
         ("H200", (4096, 4096, 1024), "warpgroups"), ("H200", (1024, 1024, 256), "warpgroups"),
-        ("H200", (4096, 4096, 60), "tensor cores"), ("A100", (4096, 4096, 1024), "tensor cores"),
-        ("H200", (4096, 4096, 50), "tensor cores"), ("H200", (1024, 1024, 64), "warp tiles"),
-        ("H200", (256, 256, 50, 1000), "tensor cores"), ("H200", (4096, 4096, 36), "warp tiles"),
+        ("H200", (4096, 4096, 60), "warpgroups"), ("A100", (4096, 4096, 1024), "tensor cores"),
+        ("H200", (4096, 4096, 20), "warp tiles"), ("H200", (1414, 1080, 56), "warp tiles"),
+        ("H200", (256, 256, 50, 1000), "tensor cores"), ("H200", (256, 935, 163), "warp per tile"),
         ("H200", (256, 256, 36, 1000), "tensor cores"),
-        ("H200", (256, 254, 50, 1000), "warp per tile"),
-        ("H200", (256, 254, 80, 1000), "warp tiles"), ("H200", (256, 256, 60, 1000), "warp tiles"),
+        ("H200", (256, 254, 80, 9), "warp per tile"), ("H200", (256, 256, 60, 1000), "warp tiles"),
         ("H200", (32, 4096, 20), "warp per tile"), ("H200", (1120, 2913, 5), "warp per tile"),
-        ("H200", (171, 345, 32, 24), "warp per tile"), ("H200", (24, 30, 2), "naive"),
+        ("H200", (171, 345, 32, 24), "warp per tile"), ("H200", (24, 30, 2), "warp per tile"),
         ("Tesla T4", (4096, 4096, 1024), "tensor cores"),
         ("Tesla T4", (1024, 1024, 50), "warp tiles"),
         ("Tesla T4", (256, 256, 50, 1000), "warp tiles"),
@@ -33,9 +32,8 @@ def test_the_step_is_chosen_by_shape_and_gpu(monkeypatch, card, work, chosen):
 
 
 def test_images_take_the_tile_that_fills_the_last_wave():
-    large, small = WARPGROUP_CONFIGS
-    assert config_for(8192, 8192, 132) == large  # 21 waves of 192 columns, or 32 of 128
-    assert config_for(4096, 4096, 132) == small  # 6 waves, or 8
+    chosen = [config_for(side, side, 1024, 132) for side in (8192, 4096, 1024)]
+    assert chosen == list(WARPGROUP_CONFIGS)  # 21 waves of 192 columns, or 32 of 128; 6, or 8; 1
 
 
 def test_the_tile_follows_from_the_shape():
@@ -43,4 +41,5 @@ def test_the_tile_follows_from_the_shape():
     assert tile_for(1120, 2913, 5, 1, False, 132).rows >= 8
     assert tile_for(4096, 4096, 8, 1, True, 132).wide
     assert not tile_for(4096, 4095, 8, 1, False, 132).wide
-    assert tile_for(120, 192, 8, 1, False, 132).rows == 4  # as many tiles as there can be
+    shared = [tile_for(256, 935, 163, images, False, 132).shared for images in (0, 1)]
+    assert shared == [True, False]  # never in a stack
