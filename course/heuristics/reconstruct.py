@@ -98,8 +98,10 @@ class WarpgroupConfig(NamedTuple):
 
     def time(self, rows: int, columns: int, k: int, blocks: int) -> float:
         """Microseconds on an H200, with the splitting, but for those in which pixels are stored."""
-        one = 0.63 + 0.011 * ceil_div(k, DEPTH) * (self.columns + 16)
-        return 6.1 + one * ceil_div(self.tiles(rows, columns), blocks)
+        splitting = ceil_div(ceil_div(rows, 16) + ceil_div(columns, 32), 2 * blocks)  # waves of it
+        one = 0.16 + 0.0095 * ceil_div(k, DEPTH) * (self.columns + 16)
+        waves = ceil_div(self.tiles(rows, columns), blocks)
+        return 5.1 + 1.1 * (columns % 4 > 0) + 1.4 * splitting + one * waves
 
 
 WARPGROUP_CONFIGS = WarpgroupConfig(192, 5), WarpgroupConfig(128, 6), WarpgroupConfig(64, 8)
@@ -136,11 +138,12 @@ class WarpTile(NamedTuple):
         """Microseconds on an H200, but for those in which pixels are stored."""
         steps = ceil_div(k, self.deep * (WARPS if self.shared else 1))
         loads = self.columns / 4 if self.wide else self.columns
-        work = self.deep * (self.rows * self.columns + 3.8 * loads + 0.53 * self.block_rows)
+        work = self.deep * (self.rows * self.columns + 4.2 * loads + 0.53 * self.block_rows)
         tiles = images * self.tiles(rows, columns)
         blocks = ceil_div(ceil_div(tiles, self.of_block), processors)  # of a multiprocessor
-        summed = 0.0077 * self.rows * self.columns if self.shared else 0
-        return 2.3 + steps * 0.19 * max(1, blocks / 3) + (6.3e-4 * steps * work + summed) * blocks
+        waves = ceil_div(blocks, 3 if self.shared else 4)  # by their registers
+        summed = 0.0081 * self.rows * self.columns if self.shared else 0
+        return 2.3 + 0.2 * steps * waves + (6e-4 * steps * work + summed) * blocks
 
 
 #: Tiles of a warp: on an H200 one of them is within 3% of the fastest of 24.

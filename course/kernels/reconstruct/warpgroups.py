@@ -107,9 +107,11 @@ def splitter(u_aligned: bool, vt_aligned: bool) -> Callable:
         if lane == 0:
             scale[row] = float32(1) / power
         lower = int32(u.shape[0])
-        for i in range(int32(4 * lane), depth, 128):
-            x = four(u, row, int32(i), k, u_aligned)
+        for i in range(int32(4 * lane), depth, 256):
+            x, y = four(u, row, int32(i), k, u_aligned), four(u, row, int32(i + 128), k, u_aligned)
             store_parts(parts, row, lower, int32(i), x, power, power, power, power)
+            if i + 128 < depth:
+                store_parts(parts, row, lower, int32(i + 128), y, power, power, power, power)
 
     @cuda.jit(device=True)
     def four_of_vt(s, vt, i, column, k):
