@@ -167,7 +167,7 @@ def of_reconstruct() -> Iterator[Case]:
     for tile in TILES:
         for many, kernel in enumerate(ladder.warp_per_tile(tile)):
             u, s = (_THREE, _TWO) if many else (_TWO, _ONE)
-            name = f"reconstruct: warp per tile, {', '.join(map(str, tile[:4]))}"
+            name = f"reconstruct: warp per tile, {', '.join(map(str, map(int, tile)))}"
             kinds = f"void({u}, {s}, {u}, int32, {u}, int32)"
             yield Case(f"{name}{' (many)' * many}", kernel, kinds)
     for kind, kernels in ladder.SPLITTERS.items():

@@ -29,6 +29,7 @@ from course.heuristics.device import ceil_div, hopper_refusal, multiprocessors, 
 from course.heuristics.reconstruct import (
     DEEPEST,
     DEPTH,
+    MOST,
     ROWS,
     TENSOR_CONFIGS,
     ImageProblem,
@@ -99,6 +100,8 @@ def tiles(
     def refusal(p):
         if p.images and (True, True) not in kernels:
             return "takes one image, u (rows, r), and not a stack, u (images, rows, r)"
+        if max(p.images, step.grid(p.rows, p.columns)[1]) > MOST:
+            return f"takes at most {MOST:,} images, or rows of tiles, and these are more"
         return _strided_refusal(p) if made[True] is not made[False] else ""
 
     step = TileStep(launches, refusal, kernels=kernels, block=block, tile=tile, **more)

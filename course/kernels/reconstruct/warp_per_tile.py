@@ -4,8 +4,8 @@ Blocks of many threads share what they load, but wait for each other, and their 
 leave most of a GPU idle where an image is small, and most of their threads where it is narrow.
 Here a tile is what one warp makes, 32 to 1,024 pixels, as the image's shape has it, and a block has
 the tiles of several images if those are small. Or the warps of a block share a tile: each takes
-every fourth step over i, and sums meet in shared memory. A warp's rows of u, times s, go through
-shared memory, where `DEEP` values of i are read by all lanes at once; the columns of vt stay in
+every fourth step over i, and sums are added in shared memory. A warp's rows of u, times s, go by
+way of it, where `DEEP` values of i are read by all lanes at once; the columns of vt stay in
 registers. While they are multiplied, the next ones are loaded.
 
 Columns of neighbouring lanes are neighbours, or four each where rows begin at multiples of 16
