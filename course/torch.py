@@ -9,9 +9,9 @@ Gradients are kernels of the course, too, but for `reconstruct`, whose are three
 float32, float16 and bfloat16; under autocast `layer_norm` and `softmax` work in float32, as
 PyTorch's do. Without a GPU the simulator computes.
 
-Where x requires a gradient and has few elements, up to 32,768 for each multiprocessor of the GPU,
+Where x requires a gradient and is small, up to 128 KiB for each multiprocessor of the GPU,
 PyTorch's own operators are called for `softmax`, `layer_norm` without an activation (up to 4,096
-rows) and, up to four times as many, activations that it has: one waits for the host, which they
+rows) and, up to four times as large, activations that it has: one waits for the host, which they
 cost less.
 
 `torch.library.custom_op` is the short way to the same. PyTorch calls what it makes by way of a
@@ -81,7 +81,7 @@ _transform = getattr(_FUNCTORCH, "maybe_current_level", lambda: 1)
 _is_batch = getattr(_FUNCTORCH, "is_legacy_batchedtensor", lambda tensor: True)
 _TENSORS = frozenset((Tensor, torch.nn.Parameter))  # and no other subclass
 _forward_ad = torch.autograd.forward_ad
-_is_grad_enabled = torch.is_grad_enabled
+_is_grad_enabled, _get_ident = torch.is_grad_enabled, threading.get_ident
 _is_compiling = torch.compiler.is_dynamo_compiling  # other tracers have modes
 #: A guard of torch.compile's: whether tensors are as those it was made of, in type, layout, device,
 #: `requires_grad`, and in what the dispatcher must know of: modes, transforms, tracers, autocast.
@@ -115,9 +115,8 @@ def _is_recorded(tensors: Sequence[Tensor | None]) -> bool | None:
 
 def _check_tangents(tensors: Sequence[Tensor | None]) -> None:
     """Refuse forward gradients, of which PyTorch would lose those of an operator in silence."""
-    forward = torch.autograd.forward_ad
-    if getattr(forward, "_current_level", -1) >= 0 and any(
-        one is not None and forward.unpack_dual(one).tangent is not None for one in tensors
+    if getattr(_forward_ad, "_current_level", -1) >= 0 and any(
+        one is not None and _forward_ad.unpack_dual(one).tangent is not None for one in tensors
     ):
         raise NotImplementedError(
             "forward gradients (jvp, jacfwd, dual numbers) are not offered: take backward ones, "
@@ -146,8 +145,8 @@ class Operator:
 
     Attributes
     ----------
-    call : callable
-        ``call(tensors, options)``: the operator, or what it stands for where nobody can tell.
+    calls : dict
+        Those that are known, of one thread or another, for what users call: each step counts.
     now : callable
         The function itself.
     recorded, seen : callable
@@ -173,8 +172,7 @@ class Operator:
         self.gradients, self.keeps_result = gradients or _refusal(name), keeps_result
         self.now, self.entry, self.entry_options = function, entry, entry_options
         self.recorded, self.seen = self._recorded()
-        self.own = _Known()
-        self.call = self._called()
+        self.own, self.calls = _Known(), {}
         schema = torch.library.infer_schema(function, mutates_args=())
         LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))  # as opcheck finds
         # where autograd is done gradients may still be on, and the function refuses
@@ -188,22 +186,16 @@ class Operator:
         if self._dispatch is not None:
             self.registered._op = self._from_program
 
-    def _called(self) -> Callable[..., Any]:
-        """`Operator.call`: a function with all that it needs at hand, since each step counts."""
-        own, unknown = self.own, self._call_unknown
-
-        def call(tensors: tuple, options: tuple = ()) -> Any:
-            if not _is_compiling() and type(size := tensors[0].numel()) is int:  # or a symbol
-                for is_known, known_options, recorded, how in own.calls.get(size, ()):
+    def call(self, tensors: tuple, options: tuple = ()) -> Any:
+        """The operator, or what it stands for where nobody can tell."""
+        try:
+            if not _is_compiling():
+                for is_known, known_options, how in self.own.calls.get(tensors[0].nbytes, ()):
                     if known_options == options and is_known(*tensors):
-                        if _function_modes() or _forward_ad._current_level >= 0:
-                            break
-                        if recorded is not None and _is_grad_enabled():
-                            return recorded(*tensors)
                         return how(*tensors)
-            return unknown(tensors, options)
-
-        return call
+        except RuntimeError:  # of symbols for sizes
+            pass
+        return self._call_unknown(tensors, options)
 
     def _call_unknown(self, tensors: tuple, options: tuple) -> Any:
         """The same with tensors that this thread does not know, or whom nobody may know of."""
@@ -215,50 +207,69 @@ class Operator:
         if recorded:
             return self.recorded(*tensors, *options, self.call)
         found = self.now(*tensors, *options)
-        if self.entry is not None and _Guard is not None:
-            self._learn(tensors, options)
+        if self.entry is not None:
+            self.learn(tensors, options)
         return found
 
-    def _learn(self, tensors: Sequence[Tensor], options: tuple) -> None:
-        """Know such tensors in this thread's next call."""
-        own, size = self.own, tensors[0].numel()
+    def learn(self, tensors: Sequence[Tensor | None], options: tuple, how: Any = None) -> None:
+        """Know such tensors in this thread's next call: `how` is called, or what is planned."""
+        own, size = self.own, tensors[0].nbytes
         own.misses += 1
         alike, full = own.calls.get(size, []), len(own.calls) >= MOST_KNOWN
         if own.misses % EACH_MISS and (len(alike) >= MOST_ALIKE or (full and not alike)):
             return
-        if any(one is None for one in tensors):
+        given = [one for one in tensors if one is not None]
+        n = len(given)  # the others come last
+        if _Guard is None or any(type(one) not in _TENSORS for one in tensors[:n]):
             return
-        facts = (reader_of(one)(one)[0] for one in tensors)
-        plan = self.entry.plans.get((self.entry_options(*options), *facts))
-        if plan is not None:
-            guard = _Guard(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-            how, recorded = self._planned(plan, options), None
-            if any(one.requires_grad for one in tensors):
-                recorded, _ = self._recorded(how, options)
+        how = how or self._planned(tensors, options)
+        if how is not None:
+            check = _Guard(*given, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
             if full and not alike:
-                own.calls.pop(next(iter(own.calls)))
-            known = guard.check, options, recorded, how
-            own.calls[size] = [*alike[1 - MOST_ALIKE :], known]
+                self.calls.pop(gone := next(iter(own.calls)), None)
+                own.calls.pop(gone)
+            is_known = lambda *its: its[n] is its[-1] is None and check(*its[:n])  # noqa: E731
+            known = check if n == len(tensors) else is_known, options, how
+            self.calls[size] = own.calls[size] = [*alike[1 - MOST_ALIKE :], known]
 
-    def _planned(self, plan: Callable[..., Any], options: tuple) -> Callable[..., Any]:
-        """A plan as a function of an operator's tensors."""
-        address_of, now = Tensor.data_ptr, self.now
+    def _planned(self, given: Sequence[Tensor | None], options: tuple) -> Any:
+        """The plan of such tensors as a function of tensors, if there is one."""
+        facts = (reader_of(one)(one)[0] for one in given)
+        plan = self.entry.plans.get((self.entry_options(*options), *facts))
+        if plan is None:
+            return None
+        address_of, now, call, unknown = Tensor.data_ptr, self.now, self.call, self._call_unknown
+        thread = _get_ident()
         launched = plan.own() if hasattr(plan, "own") else plan
-        if not hasattr(launched, "parts"):
-            return lambda *tensors: now(*tensors, *options)
-        slots, quick, is_captured = launched.parts
+        slots, quick, is_captured = getattr(launched, "parts", ({}, None, lambda: True))
 
         def known(*tensors: Tensor) -> Any:
+            if _get_ident() != thread:
+                return call(tensors, options)
+            if _function_modes() or _forward_ad._current_level >= 0:
+                return unknown(tensors, options)
+            if recorded is not None and _is_grad_enabled():
+                return recorded(*tensors)
             together = n = 0
             for one in tensors:
-                slots[n] = address = address_of(one)
+                slots[n] = address = 0 if one is None else address_of(one)
                 together |= address
                 n += 1
             if together & ALIGNMENT_MASK or (is_captured is not None and is_captured()):
                 return now(*tensors, *options)
             return quick()
 
-        return known
+        def one_known(x: Tensor) -> Any:
+            if _get_ident() != thread or _function_modes() or _forward_ad._current_level >= 0:
+                return known(x)
+            slots[0] = address = address_of(x)
+            if address & ALIGNMENT_MASK or (is_captured is not None and is_captured()):
+                return now(x, *options)
+            return quick()
+
+        wanted = any(one is not None and one.requires_grad for one in given)
+        recorded = self._recorded(known, options)[0] if wanted else None
+        return known if wanted or len(given) > 1 else one_known
 
     def _from_program(self, *inputs: Any, **named: Any) -> Any:
         """The same for who calls `registered`: gradients that are wanted are the dispatcher's."""
@@ -267,8 +278,13 @@ class Operator:
         return self._dispatch(*inputs, **named)
 
     def _from_dispatcher(self, keys: Any, *inputs: Any) -> Any:
-        """The same from within the dispatcher."""
-        below = functools.partial(_below_autograd, self.registered, keys)
+        """The same from within the dispatcher, which calls what is below when autograd is done."""
+
+        def below(tensors: tuple, options: tuple) -> Any:
+            with torch._C._AutoDispatchBelowAutograd():
+                rest = keys & torch._C._after_autograd_keyset
+                return self.registered.redispatch(rest, *tensors, *options)
+
         tensors, options = inputs[: self.count], inputs[self.count :]
         wanted = any(one is not None and one.requires_grad for one in tensors)
         if wanted and torch.is_grad_enabled():
@@ -286,8 +302,10 @@ class Operator:
         class Recorded(torch.autograd.Function):
             @staticmethod
             def forward(ctx, *inputs):
-                tensors, ctx.options, how = inputs[:count], inputs[count:-1], inputs[-1]
-                result = how(tensors, ctx.options)
+                tensors = inputs[:count]
+                if how is None:
+                    ctx.options = inputs[count:-1]
+                result = how(*tensors) if how is not None else inputs[-1](tensors, ctx.options)
                 ctx.save_for_backward(*((result,) if keeps_result else tensors))
                 return result
 
@@ -297,34 +315,21 @@ class Operator:
                 found = found if isinstance(found, tuple) else (found,)
                 return *found, *(None for _ in ctx.options), None
 
-        class Known(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, *tensors):
-                result = how(*tensors)
-                if keeps_result:
-                    ctx.save_for_backward(result)
-                else:
-                    ctx.save_for_backward(*tensors)
-                return result
-
-            backward = staticmethod(gradients)
-
-        chosen = Recorded
         if how is not None:
-            chosen = Known
-            Known._backward_cls.options = options
-            Known._backward_cls.apply = gradients  # Function's would look for `vjp` first
+            Recorded._backward_cls.options = options
+            Recorded._backward_cls.apply = gradients  # Function's would look for `vjp` first
         # Function.apply would look for transforms, which nobody calls this with, then do the same
-        return getattr(super(torch.autograd.Function, chosen), "apply", chosen.apply), chosen.apply
+        quick = getattr(super(torch.autograd.Function, Recorded), "apply", Recorded.apply)
+        return quick, Recorded.apply
 
 
 class _Known(threading.local):
-    """What a thread knows of an operator's calls, by the elements of the first tensor: guards of
-    tensors, options, what is called where a gradient may be wanted and is, what is called else.
+    """What a thread knows of an operator's calls, by the bytes of the first tensor: guards of
+    tensors, options, what is called.
     """
 
     def __init__(self) -> None:
-        self.calls: dict[int, list[tuple[Callable[..., bool], tuple, Any, Callable]]] = {}
+        self.calls: dict[int, list[tuple[Callable[..., bool], tuple, Callable]]] = {}
         self.misses = 0
 
 
@@ -337,34 +342,41 @@ def _refusal(name: str) -> Callable[..., Any]:
     return refuse
 
 
-def _below_autograd(operator: Any, keys: Any, tensors: tuple, options: tuple) -> Any:
-    """What the dispatcher calls when autograd is done."""
-    with torch._C._AutoDispatchBelowAutograd():
-        return operator.redispatch(keys & torch._C._after_autograd_keyset, *tensors, *options)
-
-
 # --- small tensors --------------------------------------------------------------------------------
 
-#: Elements up to which PyTorch's own operator is called where a gradient may be asked for: the GPU
-#: is done with both before the host is, which a gradient in Python costs 20 to 50 µs more. On an
-#: H200 these are 4.3 million: of 4,096 rows of 1,024 in float32 a softmax and its gradient take the
-#: host 111 µs of PyTorch's own and 134 of ours, the GPU 38 and 22.
-MOST_HANDED = 2**15 * cuda.get_current_device().MULTIPROCESSOR_COUNT if backend.gpu() else 0
-CHEAP = 4  # times as many of an activation, whose kernels take PyTorch little longer than ours
-FIRST_DEVICE = 0  # a tensor's of the host is -1
+#: Bytes up to which PyTorch's own operator is called where a gradient may be asked for: the GPU is
+#: done with both before the host is, which a gradient in Python costs 20 to 50 µs more. On an H200
+#: these are 17 MB, 4,096 rows of 1,024 in float32.
+MOST_HANDED = 2**17 * cuda.get_current_device().MULTIPROCESSOR_COUNT if backend.gpu() else 0
+CHEAP = 4  # times as large an activation's, whose kernels take PyTorch little longer than ours
+ON_GPU = True  # where x lies
 MOST_ROWS = 4096  # of LayerNorm's, whose gradient PyTorch adds up row by row
 _TYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
 
 
-def _is_handed(x: Tensor, times: int = 1) -> bool:
-    """Whether PyTorch's own operator is called: a bound `times` as large, gradients required."""
-    return (
-        not _is_compiling()
-        and x.get_device() >= FIRST_DEVICE
-        and 0 < x.numel() <= times * MOST_HANDED
-        and x.dtype in _TYPES
-        and x.is_contiguous()
-    )
+def _at_once(operator: Operator, options: tuple, theirs: Callable, times: int, like: Any) -> Any:
+    """An operator of one tensor, named as `like`; or `theirs`, up to a bound `times` as large.
+
+    Each step counts: PyTorch's own takes the host 8 µs, a question or a function more 0.1 to 0.2.
+    """
+    calls = operator.calls
+
+    @functools.wraps(like)
+    def quick(x: Tensor) -> Tensor:
+        try:
+            if not _is_compiling():
+                size = x.nbytes
+                small = x.requires_grad and 4 < size <= times * MOST_HANDED  # so it has an axis
+                if small and x.dtype in _TYPES and x.is_cuda is ON_GPU:
+                    return theirs(x)
+                for is_known, known_options, how in calls.get(size, ()):
+                    if known_options == options and is_known(x):
+                        return how(x)
+        except RuntimeError:  # of symbols for sizes; others come again
+            pass
+        return operator.call((x,), options)
+
+    return quick
 
 
 # --- LayerNorm ------------------------------------------------------------------------------------
@@ -402,6 +414,16 @@ def _layer_norm_gradients(ctx, dy):
         (dy, *ctx.saved_tensors), (*ctx.options, parameters)
     )
     return dx, dgamma if wanted[1] else None, dbeta if wanted[2] else None
+
+
+def _layer_norm_theirs(x: Tensor, gamma: Tensor | None, eps: float) -> Callable | None:
+    """PyTorch's own, if it is called."""
+    columns = x.shape[-1:]
+    alike = gamma is None or gamma.dtype == x.dtype or torch.is_autocast_enabled()
+    small = x.requires_grad and 4 < x.nbytes <= MOST_HANDED and x.is_cuda is ON_GPU
+    if small and alike and x.dtype in _TYPES and x.numel() <= MOST_ROWS * columns[0]:
+        return lambda x, gamma, beta: torch.layer_norm(x, columns, gamma, beta, eps)
+    return None
 
 
 LAYER_NORM_BACKWARD = Operator(
@@ -448,15 +470,20 @@ def layer_norm(
     TypeError, ValueError
         As `course.kernels.norm.layer_norm`.
     """
-    if activation is None and x.requires_grad and eps >= 0 and _is_handed(x):
-        columns = x.shape[-1:]
-        alike = gamma is None or gamma.dtype == x.dtype or torch.is_autocast_enabled()
-        if alike and x.numel() <= MOST_ROWS * columns.numel():
-            try:
-                return torch.layer_norm(x, columns, gamma, beta, eps)
-            except RuntimeError:
-                pass  # ours can do it, or says what is wrong
-    return LAYER_NORM.call((x, gamma, beta), (eps, activation))
+    options = eps, activation
+    try:
+        if not _is_compiling():
+            for is_known, known_options, how in LAYER_NORM.calls.get(x.nbytes, ()):
+                if known_options == options and is_known(x, gamma, beta):
+                    return how(x, gamma, beta)
+            how = _layer_norm_theirs(x, gamma, eps) if activation is None and eps >= 0 else None
+            if how is not None:
+                y = how(x, gamma, beta)
+                LAYER_NORM.learn((x, gamma, beta), options, how)
+                return y
+    except RuntimeError:  # of symbols for sizes; or ours can do it, or says what is wrong
+        pass
+    return LAYER_NORM.call((x, gamma, beta), options)
 
 
 # --- softmax --------------------------------------------------------------------------------------
@@ -482,14 +509,12 @@ SOFTMAX = Operator(
 )
 
 
+@functools.partial(_at_once, SOFTMAX, (), lambda x: torch.softmax(x, -1), 1)
 def softmax(x: Tensor) -> Tensor:
     """The softmax along the last axis, of any of the three types; as `course.kernels.softmax`.
 
     Small tensors that require a gradient go to `torch.softmax`, see `MOST_HANDED`.
     """
-    if x.requires_grad and _is_handed(x) and x.dim():
-        return torch.softmax(x, -1)
-    return SOFTMAX.call((x,))
 
 
 # --- activations ----------------------------------------------------------------------------------
@@ -518,14 +543,17 @@ ACTIVATION = Operator(
 )
 
 
-_GELUS = {"none": "gelu", "tanh": "gelu tanh"}
-_OWN = {
-    "gelu": torch.nn.functional.gelu,
-    "gelu tanh": functools.partial(torch.nn.functional.gelu, approximate="tanh"),
-    "silu": torch.nn.functional.silu,
+_OWN = {  # what `torch.nn.functional`'s functions call
+    "gelu": torch._C._nn.gelu,
+    "gelu tanh": functools.partial(torch._C._nn.gelu, approximate="tanh"),
+    "silu": torch._C._nn.silu,
     "sigmoid": torch.sigmoid,
     "relu": torch.relu,
 }
+_QUICK = {
+    name: _at_once(ACTIVATION, (name,), theirs, CHEAP, _activation) for name, theirs in _OWN.items()
+}
+_GELUS = {"none": _QUICK["gelu"], "tanh": _QUICK["gelu tanh"]}
 
 
 def activation(x: Tensor, name: str = "gelu") -> Tensor:
@@ -534,22 +562,20 @@ def activation(x: Tensor, name: str = "gelu") -> Tensor:
     Small tensors that require a gradient go to PyTorch's own function, if it has one, see
     `MOST_HANDED`: at minus infinity its GELU and SiLU are NaN, ours are -0.
     """
-    if x.requires_grad and name in _OWN and _is_handed(x, CHEAP):
-        return _OWN[name](x)
-    return ACTIVATION.call((x,), (name,))
+    return _QUICK[name](x) if name in _QUICK else ACTIVATION.call((x,), (name,))
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     """GELU, as `torch.nn.functional.gelu`; `approximate` is "none" or "tanh"; see `activation`."""
-    name = _GELUS.get(approximate)
-    if name is None:
+    quick = _GELUS.get(approximate)
+    if quick is None:
         raise ValueError(f"approximate is {approximate!r}: choose 'none' or 'tanh'")
-    return activation(x, name)
+    return quick(x)
 
 
+@functools.partial(_at_once, ACTIVATION, ("silu",), _OWN["silu"], CHEAP)
 def silu(x: Tensor) -> Tensor:
     """SiLU (Swish), as `torch.nn.functional.silu`; see `activation`."""
-    return activation(x, "silu")
 
 
 # --- reconstruction -------------------------------------------------------------------------------

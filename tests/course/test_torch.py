@@ -3,6 +3,8 @@
 import contextlib
 import functools
 import gc
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,8 +24,11 @@ ROWS, COLUMNS = 9, 52
 
 @pytest.fixture(autouse=True)
 def nothing_handed(monkeypatch):
-    """The course's kernels compute, however few elements there are."""
+    """The course's kernels compute, however few elements there are; no tensors are known."""
     monkeypatch.setattr(operators, "MOST_HANDED", 0)
+    for operator in (one for one in vars(operators).values() if hasattr(one, "own")):
+        operator.calls.clear()
+        monkeypatch.setattr(operator.own, "calls", {})
 
 
 def tensor(*shape, seed=0, dtype=torch.float32, grad=True):
@@ -95,6 +100,7 @@ def check(given, y, theirs, told, limit=None, of_gradients=4):
             if one.grad is not None:
                 most = of_gradients * limit * max(1, right.grad.abs().max())
                 assert (one.grad.double() - right.grad).abs().max() <= most, told
+                one.grad = None
 
 
 class Seeing(TorchDispatchMode):
@@ -131,69 +137,7 @@ def test_opcheck_finds_nothing(name, dtype):
 # --- small tensors --------------------------------------------------------------------------------
 
 MOST, ROWS_HANDED = 600, 40
-BOUNDS = {"MOST_HANDED": MOST, "FIRST_DEVICE": 0 if DEVICE == "cuda" else -1}
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_small_tensors_with_a_gradient_go_to_pytorchs_own(seed, monkeypatch):
-    """Sizes around the bounds; without a GPU tensors of the host are taken for its own."""
-    for name, value in {**BOUNDS, "MOST_ROWS": ROWS_HANDED}.items():
-        monkeypatch.setattr(operators, name, value)
-    rng, seen = np.random.default_rng(seed), set()
-    for number in range(60):
-        name, columns = rng.choice([*OPERATORS][:-1]), int(rng.choice([1, 7, 8, 30]))
-        first, ours, theirs = OPERATORS[name]
-        dtype = getattr(torch, rng.choice(["float32", "float16", "bfloat16"]))
-        some = MOST // columns, 4 * MOST // columns, ROWS_HANDED
-        rows = max(1, int(rng.choice(some) + rng.integers(-1, 2)))
-        recorded, contiguous = (bool(one) for one in rng.random(2) < 0.8)
-        shapes = (rows, columns), *[(columns,)] * (len(first()) - 1)
-        given = [tensor(*its, seed=number, grad=False, dtype=dtype) for its in shapes]
-        if not contiguous:
-            given[0] = given[0].T.contiguous().T
-        y = ours(*(one.requires_grad_(recorded) for one in given))
-        few = rows <= ROWS_HANDED or name[:4] != "laye"
-        most = MOST * (operators.CHEAP if "lu" in name[:4] else 1)
-        handed = recorded and rows * columns <= most and given[0].is_contiguous() and few
-        handed = handed and name not in ("layer_norm, gelu", "layer_norm, silu, no beta")
-        kind = type(y.grad_fn).__name__
-        told = f"{number}: {name} {rows}x{columns} {dtype}, {contiguous=}, {recorded=}, {kind}"
-        assert y.requires_grad == recorded and (kind[-9:] == "Backward0") == handed, told
-        check(given, y, theirs, told)
-        seen.add((name, handed))
-    assert len(seen) >= 10
-
-
-def test_what_pytorch_refuses_or_does_otherwise_is_not_handed_over(monkeypatch):
-    for name, value in BOUNDS.items():
-        monkeypatch.setattr(operators, name, value)
-    x = tensor(3, 8)
-    for refused, match in {
-        lambda: operators.softmax(x.double()): "x holds float64",
-        lambda: operators.softmax(x.sum()): "x has no axis",
-        lambda: operators.layer_norm(x, tensor(7)): r"gamma has the shape \(7,\)",
-        lambda: operators.layer_norm(x[:, :0]): "its rows",
-        lambda: operators.layer_norm(x, eps=-1.0): "eps is -1.0",
-        lambda: operators.activation(x, "swoosh"): "there is no function 'swoosh'",
-    }.items():
-        with pytest.raises((TypeError, ValueError), match=match):
-            refused()
-    half = x.detach().half().requires_grad_()
-    mixed = operators.layer_norm(half, tensor(8, seed=1))
-    assert mixed.dtype == torch.float16 and "Native" not in type(mixed.grad_fn).__name__
-    assert "Backward0" not in type(operators.activation(x, "leaky relu").grad_fn).__name__
-
-
-def test_backward_of_a_layer_with_an_activation_is_one_call(monkeypatch):
-    called = []
-    for name in ("LAYER_NORM", "LAYER_NORM_BACKWARD", "ACTIVATION_GRADIENT"):
-        operator = getattr(operators, name)
-        monkeypatch.setattr(operator.own, "calls", {})
-        noted = functools.partial(lambda name, now, *its: called.append(name) or now(*its), name)
-        monkeypatch.setattr(operator, "now", functools.partial(noted, operator.now))
-    given, ours, _ = OPERATORS["layer_norm, gelu"]
-    ours(*given()).sum().backward()
-    assert called == ["LAYER_NORM", "LAYER_NORM_BACKWARD"]
+BOUNDS = {"MOST_HANDED": 4 * MOST, "ON_GPU": DEVICE == "cuda"}
 
 
 AROUND = {
@@ -203,34 +147,100 @@ AROUND = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_tensors_that_are_known_are_treated_as_new_ones(seed):
-    rng = np.random.default_rng(seed)
-    for number in range(60):
-        name, around = rng.choice([*OPERATORS][:-1]), rng.choice([*AROUND])
-        dtype = getattr(torch, rng.choice(["float32", "bfloat16"]))
+@pytest.mark.parametrize("seed", range(5))
+def test_small_tensors_with_a_gradient_go_to_pytorchs_own(seed, monkeypatch):
+    """Sizes around the bounds; called again when they are known; the host's are taken, too."""
+    for name, value in {**BOUNDS, "MOST_ROWS": ROWS_HANDED}.items():
+        monkeypatch.setattr(operators, name, value)
+    rng, seen = np.random.default_rng(seed), set()
+    for number in range(30):
+        name, columns = rng.choice([*OPERATORS][:-1]), int(rng.choice([1, 7, 8, 30]))
         first, ours, theirs = OPERATORS[name]
-        given = [one.detach().to(dtype) for one in first()]
-        given[0] = given[0][: rng.integers(1, 4)].clone()
-        given = [one.requires_grad_(bool(rng.integers(2))) for one in given]
-        with AROUND[around]() as context:
-            y = ours(*given)
-        told = f"{number}: {name} {tuple(y.shape)} {dtype} within {around}"
-        check(given, y, theirs, told)
-        recorded = around not in ("no_grad", "inference") and any(t.requires_grad for t in given)
-        in_float32 = around == "autocast" and DEVICE == "cuda" and name[:4] in ("laye", "soft")
-        assert y.dtype == (torch.float32 if in_float32 else dtype), told
-        assert y.requires_grad == recorded, told
-        assert y.is_inference() == (around == "inference"), told
-        assert around != "mode" or "course::" in context.seen[0][0].name(), told
-    assert operators.SOFTMAX.own.calls
+        dtype = getattr(torch, rng.choice(["float32", "float16", "bfloat16"]))
+        most = 4 * MOST // dtype.itemsize * (operators.CHEAP if "lu" in name[:4] else 1)
+        some = most // columns, ROWS_HANDED
+        rows = max(1, int(rng.choice(some) + rng.integers(-1, 2)))
+        wanted, contiguous = (bool(one) for one in rng.random(2) < (0.6, 0.8))
+        shapes = (rows, columns), *[(columns,)] * (len(first()) - 1)
+        given = [tensor(*its, seed=number, grad=False, dtype=dtype) for its in shapes]
+        if not contiguous:
+            given[0] = given[0].T.contiguous().T
+        for one in given:
+            one.requires_grad_(wanted if one is given[0] else bool(rng.integers(2)))
+        few = rows <= ROWS_HANDED or name[:4] != "laye"
+        handed = wanted and 4 < given[0].nbytes and rows * columns <= most and few
+        handed = handed and name not in ("layer_norm, gelu", "layer_norm, silu, no beta")
+        for around in ("nothing", rng.choice([*AROUND]), "nothing", "mode"):
+            with AROUND[around]() as context:
+                y = ours(*given)
+            kind = type(y.grad_fn).__name__
+            told = f"{number}: {name} {rows}x{columns} {dtype}, {contiguous=}, {around}, {kind}"
+            recorded = around not in ("no_grad", "inference")
+            recorded = recorded and any(one.requires_grad for one in given)
+            assert y.requires_grad == recorded, told
+            assert not recorded or (kind[-9:] == "Backward0") == handed, told
+            in_float32 = around == "autocast" and DEVICE == "cuda" and name[:4] in ("laye", "soft")
+            assert y.dtype == (torch.float32 if in_float32 else dtype), told
+            assert y.is_inference() == (around == "inference"), told
+            assert around != "mode" or ("course::" in context.seen[0][0].name()) != handed, told
+            check(given, y, theirs, told)
+        seen.add((name, handed))
+    assert len(seen) >= 9 and operators.LAYER_NORM.own.calls
+
+
+def test_what_pytorch_refuses_or_does_otherwise_is_not_handed_over(monkeypatch):
+    for name, value in BOUNDS.items():
+        monkeypatch.setattr(operators, name, value)
+    x = tensor(3, 8)
+    for refused, match in {
+        lambda: operators.softmax(x.double()): r"x holds float64; .* x.to\(torch.float32\)",
+        lambda: operators.softmax(x.sum()): "x has no axis",
+        lambda: operators.layer_norm(x, tensor(7)): r"gamma has the shape \(7,\)",
+        lambda: operators.layer_norm(x[:, :0]): "its rows",
+        lambda: operators.layer_norm(x, eps=-1.0): "eps is -1.0",
+        lambda: operators.activation(x, "swoosh"): "there is no function 'swoosh'",
+        lambda: operators.gelu(x, "erf"): "choose 'none' or 'tanh'",
+        lambda: operators.layer_norm(x.detach().short()): "x holds int16; it must hold float32",
+    }.items():
+        with pytest.raises((TypeError, ValueError), match=match):
+            refused()
+    half = x.detach().half().requires_grad_()
+    mixed = operators.layer_norm(half, gamma := tensor(8, seed=1))
+    assert mixed.dtype == torch.float16 and "Native" not in type(mixed.grad_fn).__name__
+    check((half, gamma), mixed, lambda x, gamma: F.layer_norm(x, (8,), gamma), "mixed")
+    assert "Backward0" not in type(operators.activation(x, "leaky relu").grad_fn).__name__
+
+
+def test_compiled_programs_hold_our_operators_instead(monkeypatch):
+    for name, value in BOUNDS.items():
+        monkeypatch.setattr(operators, name, value)
+    x, called = tensor(3, 8), []
+
+    def backend(program, inputs):
+        called.extend(node.target for node in program.graph.nodes if node.op == "call_function")
+        return program
+
+    for ours in (operators.layer_norm, operators.softmax, operators.silu):
+        assert "Backward0" in type(ours(x).grad_fn).__name__
+        torch.compile(ours, backend=backend, fullgraph=True)(x)
+    assert all("course." in str(one) for one in called) and len(called) == 3
+
+
+def test_backward_of_a_layer_with_an_activation_is_one_call(monkeypatch):
+    called = []
+    for name in ("LAYER_NORM", "LAYER_NORM_BACKWARD", "ACTIVATION_GRADIENT"):
+        operator = getattr(operators, name)
+        noted = functools.partial(lambda name, now, *its: called.append(name) or now(*its), name)
+        monkeypatch.setattr(operator, "now", functools.partial(noted, operator.now))
+    given, ours, _ = OPERATORS["layer_norm, gelu"]
+    ours(*given()).sum().backward()
+    assert called == ["LAYER_NORM", "LAYER_NORM_BACKWARD"]
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_what_a_thread_knows_has_a_bound(seed, monkeypatch):
     for name, most in (("MOST_KNOWN", 3), ("MOST_ALIKE", 2), ("EACH_MISS", 4)):
         monkeypatch.setattr(operators, name, most)
-    monkeypatch.setattr(operators.ACTIVATION.own, "calls", {})
     rng, known = np.random.default_rng(seed), operators.ACTIVATION.own
     for number in range(60):
         x = tensor(int(rng.integers(1, 7)), seed=number, grad=False)
@@ -241,17 +251,30 @@ def test_what_a_thread_knows_has_a_bound(seed, monkeypatch):
     assert len(sizes) == 3 and max(sizes) == 2
 
 
-def test_a_known_tensor_asks_nothing_but_its_plan(monkeypatch):
-    for operator in (operators.SOFTMAX, operators.SOFTMAX_BACKWARD):
-        monkeypatch.setattr(operator.own, "calls", {})
-    x, leaf = tensor(5, 24, grad=False), tensor(5, 24, seed=1)
-    wanted = operators.softmax(x)
-    operators.softmax(leaf).backward(x)
-    monkeypatch.setattr(operators, "_is_recorded", None)
-    assert torch.equal(operators.softmax(x), wanted)
-    operators.softmax(leaf).backward(x)
-    with torch.no_grad():
-        assert torch.equal(operators.softmax(x.clone().requires_grad_()), wanted)
+def test_what_is_prepared_is_called_with_tensors_as_those_known_alone(monkeypatch):
+    x, gamma, slots = tensor(3, 8, grad=False), tensor(8, seed=1, grad=False), [0, 0, 0]
+    plan, names = (
+        SimpleNamespace(parts=(slots, lambda: tuple(slots), None)),
+        ("SOFTMAX", "LAYER_NORM"),
+    )
+    for one in names:
+        operator = getattr(operators, one)
+        monkeypatch.setattr(
+            operator, "entry", SimpleNamespace(plans=SimpleNamespace(get=lambda key: plan))
+        )
+    operators.softmax(x), operators.layer_norm(x)
+    assert operators.softmax(x) == operators.layer_norm(x) == (x.data_ptr(), 0, 0)
+    for its, options in (((gamma,), {}), ((None, gamma), {}), ((), {"activation": "gelu"})):
+        y = F.layer_norm(x, (8,), *its)
+        found = operators.layer_norm(x, *its, **options)
+        assert torch.allclose(found, F.gelu(y) if options else y, atol=1e-5)
+    assert operators.layer_norm(x, gamma) == (x.data_ptr(), gamma.data_ptr(), 0)
+    with torch.overrides.BaseTorchFunctionMode(), torch.no_grad():
+        assert torch.allclose(operators.softmax(x), x.softmax(1), atol=1e-6)
+    with ThreadPoolExecutor(1) as thread:  # which knows no call yet
+        assert torch.allclose(thread.submit(operators.softmax, x).result(), x.softmax(1), atol=1e-6)
+        y = thread.submit(operators.layer_norm, x).result()
+    assert torch.allclose(y, F.layer_norm(x, (8,)), atol=1e-5)
 
 
 def test_programs_go_without_the_dispatcher_unless_someone_must_know():
@@ -283,10 +306,7 @@ def test_programs_go_without_the_dispatcher_unless_someone_must_know():
         operator._dispatch = dispatch
 
 
-def test_tensors_of_any_strides_are_taken():
-    x = tensor(COLUMNS, ROWS, grad=False).T
-    for ours, theirs in ((operators.softmax, lambda x: F.softmax(x, -1)), (operators.silu, F.silu)):
-        assert torch.allclose(ours(x), theirs(x), atol=1e-6)
+def test_parts_of_rows_are_taken():
     wide = tensor(ROWS, 80, grad=False)[:, 3:55]
     assert torch.allclose(operators.layer_norm(wide), F.layer_norm(wide, (52,)), atol=2e-5)
 
@@ -307,6 +327,7 @@ def test_second_derivatives_are_refused_or_right():
 
 
 def test_forward_gradients_are_refused():
+    operators.layer_norm(torch.ones(3, 8, device=DEVICE))  # is known now
     with torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(torch.ones(3, 8), torch.ones(3, 8))
         with pytest.raises(NotImplementedError, match="take backward ones"):
@@ -334,15 +355,6 @@ def test_one_number_keeps_its_shape():
     x = torch.tensor(1.0, device=DEVICE, requires_grad=True)
     operators.gelu(x).backward()
     assert x.grad.shape == () and abs(x.grad.item() - 1.0833) < 1e-3
-
-
-def test_what_is_wrong_is_said_by_the_function():
-    with pytest.raises(TypeError, match=r"x holds float64; .* x.to\(torch.float32\)"):
-        operators.softmax(tensor(3, 4, dtype=torch.float64))
-    with pytest.raises(TypeError, match=r"x holds int16; it must hold float32"):
-        operators.layer_norm(torch.zeros(3, 4, dtype=torch.int16, device=DEVICE))
-    with pytest.raises(ValueError, match="choose 'none' or 'tanh'"):
-        operators.gelu(tensor(3), "erf")
 
 
 class Block(torch.nn.Module):
@@ -430,18 +442,3 @@ def test_autocast_works_in_float32_as_pytorch_does(dtype):
     assert ours.dtype == theirs.dtype and torch.allclose(ours, theirs, atol=0.05)
     ours.float().sum().backward()
     assert all(p.grad is not None for p in model.parameters())
-
-
-def test_what_autocast_makes_bfloat16_is_taken_and_gradients_come_back():
-    first, gamma = torch.nn.Linear(64, COLUMNS).to(DEVICE), tensor(COLUMNS, seed=1)
-    with torch.autocast(DEVICE, torch.bfloat16):
-        given = first(tensor(ROWS, 64, grad=False))
-        y = operators.gelu(given)
-        assert given.dtype == y.dtype == torch.bfloat16
-        assert torch.allclose(y.float(), F.gelu(given.float()), rtol=2**-8, atol=1e-6)
-        z = operators.layer_norm(y, gamma)
-    wanted = F.layer_norm(y.float(), (COLUMNS,), gamma)
-    assert torch.allclose(z.float(), wanted, rtol=2**-8, atol=1e-5)
-    z.float().square().sum().backward()
-    assert gamma.grad.dtype == first.weight.grad.dtype == torch.float32
-    assert gamma.grad.abs().max() > 0 and torch.isfinite(first.weight.grad).all()
