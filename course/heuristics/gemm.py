@@ -60,16 +60,11 @@ class GemmConfig(NamedTuple):
     boxes = property(lambda self: ceil_div(self.columns, 64))
     loaded = property(lambda self: 64 * self.boxes if self.boxed else self.columns)  # of b
     stage = property(lambda self: (self.rows + self.loaded) * DEPTH)  # elements
-    own_results = property(  # beside the factors' tiles
-        lambda self: not self.partial and (self.waves > 1 or self.added)
-    )
+    own_results = property(lambda self: not self.partial and (self.waves > 1 or self.added))
     results = property(lambda self: self.own_results * self.stages * self.stage)  # begin there
-    tiled = property(
-        lambda self: 2 * max(
-            self.stages * self.stage,
-            not self.partial and self.results + self.rows * 64 * self.boxes,
-        )
-    )  # fmt: skip
+    tiled = property(lambda self: 2 * max(
+        self.stages * self.stage, not self.partial and self.results + self.rows * 64 * self.boxes
+    ))  # fmt: skip
     shared = property(  # bytes; behind the tiles is what columns need, float32, of each warpgroup
         lambda self: self.tiled + (not self.partial) * 4 * PAIR * self.consumers * self.columns
     )
@@ -196,7 +191,7 @@ class Sizes(NamedTuple):
     """What the models count.
 
     `aligned`: whether rows of a, of b and of the results begin at multiples of 16 bytes. `added`:
-    there is a residual. `in_words`: whether the results begin at a multiple of 4 bytes.
+    there is a residual. `in_words`: whether the results begin at a multiple of 16 bytes.
     """
 
     layout: str

@@ -21,11 +21,11 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from numba import float32, int32, uint16, uint32, uint64
+from numba import float32, int32, uint16, uint32
 
 from course.backend import cuda
 from course.heuristics.gemm import PAIR
-from course.kernels.gemm.tiles import ACTIVATIONS, PACK, UNPACK
+from course.kernels.gemm.tiles import ACTIVATIONS, PACK, UNPACK, shifted
 from course.kernels.steps import ceil_div
 from course.kernels.warps import lanes_sum
 from warpsim.ptx import (
@@ -258,32 +258,57 @@ def store_columns(
     return fetch, store_box
 
 
-@cuda.jit(device=True, forceinline=True)
-def store_rows(out, elements, line, box, row, column, t, rows, columns):
-    """Store a warp's 16 rows of a box where they begin anywhere: words, at their ends elements.
+@functools.cache
+def store_rows(wide: int, box_size: int) -> Callable:
+    """Device function: store a warp's 16 rows of a tile so wide where they begin anywhere.
 
-    In shared memory row 0 of the box begins at word `line`; `out` and `elements` are the results,
-    by 4 bytes and by 2.
+    ``(out, elements, start, row, column, t, rows, columns)``: the warpgroup's first box begins at
+    element `start` of shared memory, and is row and column of the results. `out` and `elements` are
+    these by 4 bytes and by 2: 16 bytes are stored at once, and at the ends of a row what is left.
     """
-    words = cuda.shared.array(0, uint32, alignment=1024)
-    lane = int32(t & 31)
-    after, left = min(int32(lane + 1), int32(31)), min(int32(columns - column), int32(64))
-    for first in range(0, min(int32(rows - row), int32(16)), 8):  # eight rows at a time
-        for n in range(8):
-            r = int32(first + n)
-            start, begin = int32(line + 32 * r), int32((row + r) * columns + column)
-            # word w of a row lies where chunk w / 4 does, at w ^ 4 (r % 8)
-            low = load(words, int32(start + (lane ^ 4 * n)))
-            high = load(words, int32(start + (after ^ 4 * n)))
-            odd = int32(begin & 1)
-            e = int32(2 * lane + odd)
-            pair = uint64(high) << uint64(32) | uint64(low)
-            pair = uint32(pair >> uint64(16 * odd))
-            if row + r < rows:
-                if e + 1 < left:
-                    store(out, int32((begin + e) >> 1), pair)
-                if odd | left & 1:
-                    if e + 1 == left:
-                        store(elements, int32(begin + e), uint16(pair & uint32(0xFFFF)))
-                    if odd and lane == 0 and left > 0:
-                        store(elements, begin, uint16(low & uint32(0xFFFF)))
+    CHUNKS, LAST, shift = wide // 8, ceil_div(wide, 64) - 1, shifted(4)
+
+    @cuda.jit(device=True, forceinline=True)
+    def load_eight(found, line, r, n, begin, left):
+        """Eight neighbours of a row that lie in 16 bytes of the results; the first one's column."""
+        words = cuda.shared.array(0, uint32, alignment=1024)
+        over = int32(-begin & 7)
+        n = min(n, int32(int32(left - over) >> 3))
+        for h in range(2):
+            chunk = min(max(int32(n + h), int32(0)), int32(CHUNKS - 1))
+            box = min(int32(chunk >> 3), int32(LAST))
+            place = int32(chunk - min(int32(8 * box), int32(CHUNKS - 8))) ^ int32(r & 7)
+            four = load4(words, int32(line + box * (box_size >> 1) + 32 * r + 4 * place))
+            for e in range(4):
+                found[4 * h + e] = four[e]
+        shift(found, over)
+        return int32(over + 8 * n)
+
+    @cuda.jit(device=True, forceinline=True)
+    def store_tile(out, elements, start, row, column, t, rows, columns):
+        found = cuda.local.array(8, uint32)
+        lane, high = int32(t & 31), int32(16 * (t >> 5 & 3))
+        line, left = int32((start >> 1) + 32 * high), min(int32(columns - column), int32(wide))
+        first, last = int32((row + high) * columns + column), int32(left - 8)
+        i, many = lane, min(int32(rows - row - high), int32(16))  # rows of the warp
+        while i < int32(many * CHUNKS):
+            r = int32(uint32(i) // uint32(CHUNKS))
+            begin = int32(first + r * columns)
+            e = load_eight(found, line, r, int32(i - r * CHUNKS), begin, left)
+            if e <= last:
+                store4(out, int32(int32(begin + e) >> 1), (found[0], found[1], found[2], found[3]))
+            i = int32(i + 32)
+        r = int32(lane >> 1)
+        begin = int32(first + r * columns)
+        e = load_eight(found, line, r, int32(CHUNKS if lane & 1 else -1), begin, left)
+        if r < many:
+            for w in range(4):
+                behind = int32(left - e)
+                if e >= 0 and behind > 1:
+                    store(out, int32(int32(begin + e) >> 1), found[w])
+                elif e >= -1 and behind > 0:  # one of the two
+                    one = found[w] if e >= 0 else found[w] >> uint32(16)
+                    store(elements, max(int32(begin + e), begin), uint16(one & uint32(0xFFFF)))
+                e = int32(e + 2)
+
+    return store_tile

@@ -131,7 +131,7 @@ class GemmProblem(NamedTuple):
     tma: bool  # rows of all matrices begin at multiples of 16 bytes
     copied: bool  # those of both factors do, and results can be stored in pairs
     aligned: tuple[bool, bool, bool]  # those of a do, of b, of results and residual
-    in_words: bool  # results begin at a multiple of 4 bytes
+    in_words: bool  # results begin at a multiple of 16 bytes, too
 
     @classmethod
     def of(cls, a: Array, b: Array, bias: Array | None, residual: Array | None, out: Array,
@@ -150,7 +150,7 @@ class GemmProblem(NamedTuple):
         ends = starts["out"] | starts.get("residual", 0)
         aligned = tuple(not start % 16 for start in (starts["a"], starts["b"], ends))
         return cls(layout, *out.shape, a.shape[layout != "tn"], name_of(out.dtype), epilogue, tma,
-                   copied and not starts["out"] % 4, aligned, not address_of(out) % 4)  # fmt: skip
+                   copied and not starts["out"] % 4, aligned, not address_of(out) % 16)  # fmt: skip
 
 
 # --- the steps ------------------------------------------------------------------------------------

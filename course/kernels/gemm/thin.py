@@ -15,13 +15,13 @@ import functools
 from collections.abc import Callable
 
 import numpy as np
-from numba import float32, int32, uint32, uint64
+from numba import float32, int32, uint32
 
 from course.backend import cuda
 from course.heuristics.gemm import CHUNK, ThinConfig
 from course.kernels.arrays import Array, address_of, as_words, flat
 from course.kernels.gemm import partial
-from course.kernels.gemm.tiles import ELEMENTS, epilogue, or_anything
+from course.kernels.gemm.tiles import ELEMENTS, epilogue, or_anything, shifted
 from course.kernels.steps import Launch, ceil_div
 from warpsim.ptx import grid_dependency_wait, load, load2, load4, mma_bf16, mma_f16, quotient, store
 
@@ -43,7 +43,8 @@ def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, C
     """
     WORDS = 4 if along else max(lines // 2, 1)  # of a lane's access
     ROWS, TWICE, MANY = lines if along else 8, 2 * WORDS, 8 if along else lines
-    LOW, HIGH = uint32(0xFFFF), uint32(0xFFFF0000)
+    LOW, HIGH, shift = uint32(0xFFFF), uint32(0xFFFF0000), shifted(WORDS)
+    load_some = load4 if WORDS == 4 else load2
 
     @cuda.jit(device=True, forceinline=True)
     def access(raw, r, words, at):
@@ -52,27 +53,14 @@ def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, C
         over = int32(0 if aligned else at & (TWICE - 1))
         for n in range(1 if aligned else 2):
             w = int32(((at - over) >> 1) + n * WORDS)
-            if WORDS == 4:
-                four = load4(words, w)
-                for e in range(4):
-                    found[4 * n + e] = four[e]
-            elif WORDS == 2:
-                two = load2(words, w)
-                for e in range(2):
-                    found[2 * n + e] = two[e]
+            if WORDS > 1:
+                some = load_some(words, w)
+                for e in range(WORDS):
+                    found[WORDS * n + e] = some[e]
             else:
                 found[n] = load(words, w)
         if not aligned:
-            if WORDS > 2:
-                for e in range(TWICE - 2):
-                    found[e] = found[e + 2] if over & 4 else found[e]
-            if WORDS > 1:
-                for e in range(WORDS + 1):
-                    found[e] = found[e + 1] if over & 2 else found[e]
-            shift = uint64(16 * (over & 1))
-            for e in range(WORDS):
-                both = uint64(found[e + 1]) << uint64(32) | uint64(found[e])
-                found[e] = uint32(both >> shift)
+            shift(found, over)
         for e in range(WORDS):
             raw[r, e] = found[e]
 

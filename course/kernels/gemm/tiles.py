@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from numba import float32, int32, types
+from numba import float32, int32, types, uint32, uint64
 
 from course.backend import cuda
 from course.kernels.activation import FAR, MINUS_ZERO, TANH_CUBE, TANH_SLOPE
@@ -71,6 +71,23 @@ def clamp_tile(start, size, length):
     What two tiles share is stored twice, the same elements.
     """
     return int32(max(int32(0), min(int32(start), int32(length - size))))
+
+
+@functools.cache
+def shifted(words: int) -> Callable:
+    """Device function: ``(found, over)`` moves so many words to the front, from an element on."""
+
+    @cuda.jit(device=True, forceinline=True)
+    def shift(found, over):
+        for e in range(2 * words - 2 if words > 2 else 0):
+            found[e] = found[e + 2] if over & 4 else found[e]
+        for e in range(words + 1 if words > 1 else 0):
+            found[e] = found[e + 1] if over & 2 else found[e]
+        for e in range(words):
+            both = uint64(found[e + 1]) << uint64(32) | uint64(found[e])
+            found[e] = uint32(both >> uint64(16 * (over & 1)))
+
+    return shift
 
 
 def or_anything(bias: Array | None, residual: Array | None, out: Array) -> tuple[Array, Array]:

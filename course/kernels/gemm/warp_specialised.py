@@ -160,7 +160,7 @@ def gemm(
     read_sums, deviations, write_sums = epilogue.row_sums(norm)
     NORMED, COUNTS, KEPT, BIAS = norm.parts > 0, norm.counts, norm.kept, config.tiled // 4
     store_partial = partial_store(TILE_N, swapped) if partial else store_nothing
-    store_by_threads = store_rows if by_threads else store_nothing
+    store_by_threads = store_rows(TILE_N, BOX) if by_threads else store_nothing
     one_tile, store_by_box = waves == 1, waves < 3
     TILE_M, STAGE = config.rows, config.stage
     # TMA begins at multiples of 16 bytes of a row, and partial sums are stored in pairs
@@ -194,7 +194,7 @@ def gemm(
 
     # a tensor map goes to no function that is called
     @cuda.jit(device=True, inline="always")
-    def store_box(out, other, tiles, local, box, mine, place, t, size, bias, own_sums):
+    def store_box(out, tiles, local, box, mine, place, t, columns, bias, own_sums):
         row, column, seen = place
         high = int32(16 * (t >> 5 & 3))  # the warp's first row
         if swapped:
@@ -202,13 +202,8 @@ def gemm(
         else:
             line = int32(mine + (high + (t & 15)) * 64)
             at = int32(BIAS + PAIR * TILE_N * (t >> 7))
-            store_sums(tiles, local, box, line, column, t, size[1], bias, at, own_sums, seen)
-        if by_threads:
-            cuda.syncwarp()
-            first, begin = int32(row + high), int32(column + 16 * min(4 * box, LAST))
-            line = int32((mine + box * BOX + 64 * high) >> 1)
-            store_by_threads(out, other, line, box, first, begin, t, size[0], size[1])
-        elif store_by_box and ready(int32(t >> 7), t & 127 == 0):
+            store_sums(tiles, local, box, line, column, t, columns, bias, at, own_sums, seen)
+        if not by_threads and store_by_box and ready(int32(t >> 7), t & 127 == 0):
             tma_store(out, corner_of(row, column, box), tiles, int32(mine + box * BOX))
             commit_stores()
 
@@ -373,15 +368,20 @@ def gemm(
                             wait_stores(0)  # the results before have left shared memory
                         named_barrier(int32(1 + who), GROUP)
                     seen = int32(tile_column * TILE_N - column)
-                    place, size = (row, column, seen), (rows, columns)
-                    store_box(out, other, tiles, local, 0, mine, place, t, size, kept, own_sums)
+                    place, own = (row, column, seen), t
+                    if by_threads:  # else places in shared memory fill registers from tile to tile
+                        own = int32(cuda.shfl_sync(0xFFFFFFFF, t, t & 31))
+                    store_box(out, tiles, local, 0, mine, place, own, columns, kept, own_sums)
                     if BOXES > 1:
-                        store_box(out, other, tiles, local, 1, mine, place, t, size, kept, own_sums)
+                        store_box(out, tiles, local, 1, mine, place, own, columns, kept, own_sums)
                     if BOXES > 2:
-                        store_box(out, other, tiles, local, 2, mine, place, t, size, kept, own_sums)
+                        store_box(out, tiles, local, 2, mine, place, own, columns, kept, own_sums)
                     if BOXES > 3:
-                        store_box(out, other, tiles, local, 3, mine, place, t, size, kept, own_sums)
-                    if not (store_by_box or by_threads) and ready(who, leader):
+                        store_box(out, tiles, local, 3, mine, place, own, columns, kept, own_sums)
+                    if by_threads:
+                        cuda.syncwarp()
+                        store_by_threads(out, other, mine, row, column, own, rows, columns)
+                    elif not store_by_box and ready(who, leader):
                         for p in range(BOXES):
                             corner = corner_of(row, column, p)
                             tma_store(out, corner, tiles, int32(mine + BOX * p))
