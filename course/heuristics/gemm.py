@@ -157,19 +157,20 @@ WARPS = 5  # of a thin product that fill a multiprocessor
 ROUND, ACCESS, SHIFT, EIGHT, FINISH = 0.204, 0.0119, 0.0587, 0.442, 2.26e-3
 #: A byte of the matrices, one that warps read; an access, a result of a multiprocessor's warps.
 BYTE, L2_BYTE, ISSUED, LEFT = 0.127 * MEGA, 0.047 * MEGA, 0.566e-3, 1.87e-4
-#: Of tiles by wgmma: a cycle of a step, a step, and where boxes lie outside of a factor, but for
-#: some columns; a column of a tile's end; of a pair of blocks; of a warpgroup beside the first, and
-#: a column of its end.
-CYCLE, STEP, OUTSIDE, END, MET, GROUPS, ENDS = 0.48e-3, 0.05, 0.173, 5.17e-3, 0.296, 0.114, 4.16e-3
+#: Of tiles by wgmma: a cycle of a step, a step; a column of a tile's end; of a pair of blocks; of a
+#: warpgroup beside the first, and a column of its end.
+CYCLE, STEP, END, MET, GROUPS, ENDS = 0.48e-3, 0.05, 5.17e-3, 0.296, 0.114, 4.16e-3
 SHARED = 0.857  # of shared memory's time, what is seen beside the tensor cores'
 #: A byte that is copied to shared memory; how much more where 128 bytes of a row lie in two lines
 #: of L2, or begin between its sectors. Steps and copies overlap: the power of their norm.
 FETCHED, LINES, CROSSED, NORM = 0.0436 * MEGA, 0.55, 2.2, 1.5
 FAR, OF_SUMS, NEAR = 0.274 * MEGA, 0.237 * MEGA, 45e6  # a byte of memory; what lies in L2
-BY_THREADS = 0.394 * MEGA  # a result
-NARROW, ROWS = 5.04e-3, 0.0284  # of few columns, a row that TMA stores; of threads, a tile's column
+BY_THREADS, ROWS = 0.181 * MEGA, 1.21  # a result that threads store, the ends of a tile's rows
+#: Of few columns, a row that TMA stores; a row of less than 64 bytes that all tiles read, where it
+#: begins between L2's sectors: each comes after the other. Of less than 128, half as much.
+NARROW, SAME = 1.3e-3, 1.34e-4
 #: Of a cluster's blocks, and how much longer they take; how much longer whole tiles take where a
-#: long result has 8 rows or columns and a factor or it has rows of 16 bytes.
+#: long result of the layout "nn" has 8 rows.
 ADDED, TOGETHER, FEW = 1.08, 1.05, 1.45
 FINISHED, SUMMED = 1.74 * MEGA, 1.59 * MEGA  # a result that is finished, a partial sum
 WORTH = 0.94  # of the time without a copy that TMA could do without
@@ -293,25 +294,26 @@ def _tile_times(p: Sizes, its: Tiles, copied: tuple[bool, bool] = (False, False)
     lines = np.where(its.swapped, ((of_b,), (of_a,)), ((of_a,), (of_b,)))
     loaded = np.where(_boxed(p, its.swapped), -(-wide // 64) * 64, wide)
     fetched = 2 * DEPTH * tiles * steps * (high * lines[0] + loaded * lines[1] / (1 + its.paired))
-    outside = (p.layout[0] == "t" and p.rows < 32) + (p.layout[1] == "n" and p.columns < 32)
+    sides = (p.rows, p.layout[0] == "t", of_a), (p.columns, p.layout[1] == "n", of_b)
+    short = [side for side, along, more in sides if along and side < 64 and more > 1 + LINES]
+    same = sum(SAME / (1 + side // 32) for side in short) * tiles * p.depth / its.splits
     cycles = np.maximum(
         2 * its.consumers * wide, SHARED * (128 * its.consumers + loaded + its.consumers * wide)
     )
-    in_order = waves * -(-steps // its.splits) * (CYCLE * cycles + STEP + OUTSIDE * outside)
-    work = (in_order**NORM + (FETCHED * fetched) ** NORM) ** (1 / NORM)
+    in_order = waves * -(-steps // its.splits) * (CYCLE * cycles + STEP)
+    work = (in_order**NORM + (FETCHED * fetched + same) ** NORM) ** (1 / NORM)
     more = its.consumers - 1
     work += (END + ENDS * more) * waves * wide + GROUPS * more + MET * its.paired
     if p.aligned[2]:
         stored = ADDED * (its.splits > 1)
         stored += NARROW * (p.columns < 64) * waves * high * -(-wide // 64)
     else:
-        stored = BY_THREADS * results + ROWS * waves * wide
+        stored = BY_THREADS * results + ROWS * waves
     work += ~partial * stored
     copies = sum(2 * p.depth * side for side, copy in zip((p.rows, p.columns), copied) if copy)
     sums, far = partial * its.splits, np.where(partial, OF_SUMS, FAR)
     time = TILES + _launched(p, work, blocks, sums, far) + (copies > 0) * COPY + COPIED * copies
-    few = min(p.rows, p.columns) <= 8 and results > 2**15 and steps > 1 and p.layout != "nt"
-    alone = FEW if few else 1
+    alone = FEW if p.rows <= 8 and results > 2**15 and steps > 1 and p.layout == "nn" else 1
     return time * np.where(partial, 1, np.where(its.splits > 1, TOGETHER, alone))
 
 
