@@ -166,12 +166,10 @@ SHARED = 0.857  # of shared memory's time, what is seen beside the tensor cores'
 FETCHED, LINES, CROSSED, NORM = 0.0436 * MEGA, 0.55, 2.2, 1.5
 FAR, OF_SUMS, NEAR = 0.274 * MEGA, 0.237 * MEGA, 45e6  # a byte of memory; what lies in L2
 BY_THREADS, ROWS = 0.181 * MEGA, 1.21  # a result that threads store, the ends of a tile's rows
-#: Of few columns, a row that TMA stores; a row of less than 64 bytes that all tiles read, where it
-#: begins between L2's sectors: each comes after the other. Of less than 128, half as much.
-NARROW, SAME = 1.3e-3, 1.34e-4
-#: Of a cluster's blocks, and how much longer they take; how much longer whole tiles take where a
-#: long result of the layout "nn" has 8 rows.
-ADDED, TOGETHER, FEW = 1.08, 1.05, 1.45
+#: Of few columns, a row that TMA stores. One of less than 64 bytes that all tiles read, where it
+#: begins between L2's sectors: others wait for it. What of a row of a box lies outside of a factor.
+NARROW, SAME, OUTSIDE = 1.3e-3, 1.34e-4, 4e-7
+ADDED, TOGETHER = 1.08, 1.05  # of a cluster's blocks; how much longer they take
 FINISHED, SUMMED = 1.74 * MEGA, 1.59 * MEGA  # a result that is finished, a partial sum
 WORTH = 0.94  # of the time without a copy that TMA could do without
 SURE = 0.87  # of the time of what TMA stores at once, beside the others'
@@ -292,29 +290,31 @@ def _tile_times(p: Sizes, its: Tiles, copied: tuple[bool, bool] = (False, False)
     waves = np.where(partial | (its.splits == 1), -(-blocks // p.blocks), 1)
     of_a, of_b = (1 if copy else more for copy, more in zip(copied, _lines(p)))
     lines = np.where(its.swapped, ((of_b,), (of_a,)), ((of_a,), (of_b,)))
-    loaded = np.where(_boxed(p, its.swapped), -(-wide // 64) * 64, wide)
+    boxes = -(-wide // 64)
+    loaded = np.where(_boxed(p, its.swapped), 64 * boxes, wide)
     fetched = 2 * DEPTH * tiles * steps * (high * lines[0] + loaded * lines[1] / (1 + its.paired))
     sides = (p.rows, p.layout[0] == "t", of_a), (p.columns, p.layout[1] == "n", of_b)
     short = [side for side, along, more in sides if along and side < 64 and more > 1 + LINES]
-    same = sum(SAME / (1 + side // 32) for side in short) * tiles * p.depth / its.splits
+    beyond = (p.layout[0] == "n") * np.maximum(np.where(its.swapped, wide, high) - p.rows, 0)
+    beyond += (p.layout[1] == "t") * np.maximum(np.where(its.swapped, high, wide) - p.columns, 0)
+    same = (sum(SAME / (1 + n // 32) for n in short) + OUTSIDE * beyond) / its.splits
+    fetching = FETCHED * fetched + same * tiles * p.depth / (1 + its.paired)
     cycles = np.maximum(
         2 * its.consumers * wide, SHARED * (128 * its.consumers + loaded + its.consumers * wide)
     )
     in_order = waves * -(-steps // its.splits) * (CYCLE * cycles + STEP)
-    work = (in_order**NORM + (FETCHED * fetched + same) ** NORM) ** (1 / NORM)
+    work = (in_order**NORM + fetching**NORM) ** (1 / NORM)
     more = its.consumers - 1
     work += (END + ENDS * more) * waves * wide + GROUPS * more + MET * its.paired
     if p.aligned[2]:
-        stored = ADDED * (its.splits > 1)
-        stored += NARROW * (p.columns < 64) * waves * high * -(-wide // 64)
+        stored = ADDED * (its.splits > 1) + NARROW * (p.columns < 64) * waves * high * boxes
     else:
         stored = BY_THREADS * results + ROWS * waves
     work += ~partial * stored
     copies = sum(2 * p.depth * side for side, copy in zip((p.rows, p.columns), copied) if copy)
     sums, far = partial * its.splits, np.where(partial, OF_SUMS, FAR)
     time = TILES + _launched(p, work, blocks, sums, far) + (copies > 0) * COPY + COPIED * copies
-    alone = FEW if p.rows <= 8 and results > 2**15 and steps > 1 and p.layout == "nn" else 1
-    return time * np.where(partial, 1, np.where(its.splits > 1, TOGETHER, alone))
+    return time * np.where(~partial & (its.splits > 1), TOGETHER, 1)
 
 
 def _lines(p: Sizes) -> list[float]:
@@ -364,7 +364,8 @@ def _tiles(p: Sizes) -> Tiles:
     if not p.aligned[2] and p.added:
         taken &= partial
     taken &= (wide >= 32) | ~_boxed(p, swapped)
-    pays = (rows > high) & (wide >= 80) & (max(_lines(p)) > 1)
+    pays = (rows > high) & (max(_lines(p)) > 1)
+    pays &= (wide >= 80) | (columns < 64) & _boxed(p, swapped) & ~partial
     taken &= pays | (paired == 0)
     return Tiles(*(its[taken] for its in (consumers, wide, swapped, paired > 0, splits, partial)))
 
@@ -430,8 +431,7 @@ def partial_plan(p: Sizes) -> Plan:
             config, splits = _tile(p, its, n)
             # three warpgroups wait for the next tile's copies, where few are in flight
             stored = config.own_results and not config.by_threads
-            enough = STAGES[0] + (stored and config.consumers == 3)
-            if config.stages >= enough:
+            if config.stages >= STAGES[0] + (stored and config.consumers == 3):
                 plans.append(Plan(times[n].item(), "partial", config, splits, copied=copied))
                 break
     return min(plans, key=lambda plan: plan.time / WORTH ** (sum(plan.copied)))

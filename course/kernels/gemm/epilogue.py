@@ -298,9 +298,9 @@ def store_rows(wide: int, box_size: int) -> Callable:
             if e <= last:
                 store4(out, int32(int32(begin + e) >> 1), (found[0], found[1], found[2], found[3]))
             i = int32(i + 32)
-        r = int32(lane >> 1)
+        r, n = int32(lane >> 1), int32(CHUNKS if lane & 1 else -1)
         begin = int32(first + r * columns)
-        e = load_eight(found, line, r, int32(CHUNKS if lane & 1 else -1), begin, left)
+        e = load_eight(found, line, r, n, begin, left)
         if r < many:
             for w in range(4):
                 behind = int32(left - e)

@@ -71,7 +71,7 @@ def test_pairs_of_blocks_share_tiles_of_b(seed, kind):
     sizes = (8 * int(rng.integers(*its)) for its in ((5, 60), (5, 50), (3, 30)))
     swapped = kind == "swapped"
     boxed = layout == "tn" or (layout == "nn" and not swapped)
-    wide, more = 16 * int(rng.integers(5, 13)), {"paired": True, "boxed": boxed}
+    wide, more = 16 * int(rng.integers(4, 13)), {"paired": True, "boxed": boxed}
     tile = staged_config(1 + int(rng.integers(3)), wide, waves, kind == "added", **more)
     if kind == "partial":
         tile = partial_tile(tile.consumers, wide, waves, **more)
