@@ -61,6 +61,7 @@ def test_rows_that_begin_anywhere_are_stored_by_threads_and_read_in_pairs_where_
     assert anywhere.config.by_threads and anywhere.splits == 1
     crossing = plan("tn", 344, 5784, 17728, aligned=(True, True, True))  # rows of 688 bytes
     assert crossing.config.paired
+    assert plan("nn", 4343, 24, 304, aligned=(True, True, True)).config.paired  # rows of 48 bytes
     assert not plan("nt", 12608, 3072, 768, aligned=(True, True, True)).config.paired
 
 
