@@ -166,9 +166,9 @@ SHARED = 0.857  # of shared memory's time, what is seen beside the tensor cores'
 FETCHED, LINES, CROSSED, NORM = 0.0436 * MEGA, 0.55, 2.2, 1.5
 FAR, OF_SUMS, NEAR = 0.274 * MEGA, 0.237 * MEGA, 45e6  # a byte of memory; what lies in L2
 BY_THREADS, ROWS = 0.181 * MEGA, 1.21  # a result that threads store, the ends of a tile's rows
-#: Of few columns, a row that TMA stores. One of less than 64 bytes that all tiles read, where it
-#: begins between L2's sectors: others wait for it. What of a row of a box lies outside of a factor.
-NARROW, SAME, OUTSIDE = 1.3e-3, 1.34e-4, 4e-7
+#: Of few columns, a row that TMA stores. One by one come short rows of a factor that all tiles
+#: read, and a box's rows outside of it. A step of shared depth, of boxes of less than 32 columns.
+NARROW, SAME, OUTSIDE, EMPTY = 1.3e-3, 53 * MEGA, 0.86 * MEGA, 0.173
 ADDED, TOGETHER = 1.08, 1.05  # of a cluster's blocks; how much longer they take
 FINISHED, SUMMED = 1.74 * MEGA, 1.59 * MEGA  # a result that is finished, a partial sum
 WORTH = 0.94  # of the time without a copy that TMA could do without
@@ -294,16 +294,18 @@ def _tile_times(p: Sizes, its: Tiles, copied: tuple[bool, bool] = (False, False)
     loaded = np.where(_boxed(p, its.swapped), 64 * boxes, wide)
     fetched = 2 * DEPTH * tiles * steps * (high * lines[0] + loaded * lines[1] / (1 + its.paired))
     sides = (p.rows, p.layout[0] == "t", of_a), (p.columns, p.layout[1] == "n", of_b)
-    short = [side for side, along, more in sides if along and side < 64 and more > 1 + LINES]
+    short = [(side, more) for side, along, more in sides if along and side < 64]
     beyond = (p.layout[0] == "n") * np.maximum(np.where(its.swapped, wide, high) - p.rows, 0)
     beyond += (p.layout[1] == "t") * np.maximum(np.where(its.swapped, high, wide) - p.columns, 0)
-    same = (sum(SAME / (1 + n // 32) for n in short) + OUTSIDE * beyond) / its.splits
-    fetching = FETCHED * fetched + same * tiles * p.depth / (1 + its.paired)
+    beyond *= np.where(partial, 1, its.splits)  # blocks of a cluster wait for each other
+    same = SAME * sum(more / (1 + n // 32) for n, more in short) + OUTSIDE * beyond
+    waiting = same * tiles * p.depth / np.where(partial, its.splits, 1 + its.paired)
+    empty = (its.splits > 1) * sum(n < 32 for n, _ in short)
     cycles = np.maximum(
         2 * its.consumers * wide, SHARED * (128 * its.consumers + loaded + its.consumers * wide)
     )
-    in_order = waves * -(-steps // its.splits) * (CYCLE * cycles + STEP)
-    work = (in_order**NORM + fetching**NORM) ** (1 / NORM)
+    in_order = waves * -(-steps // its.splits) * (CYCLE * cycles + STEP + EMPTY * empty)
+    work = np.hypot((in_order**NORM + (FETCHED * fetched) ** NORM) ** (1 / NORM), waiting)
     more = its.consumers - 1
     work += (END + ENDS * more) * waves * wide + GROUPS * more + MET * its.paired
     if p.aligned[2]:
@@ -355,17 +357,15 @@ def _tiles(p: Sizes) -> Tiles:
     tiles = -(-rows // high) * -(-columns // wide)
     most = max(1, ceil_div(p.depth, DEPTH) // 4)
     splits = np.where(partial, np.clip(-shares * p.blocks // tiles, 1, most), shares)
-    limit = np.select(
-        [splits == n for n in SPLITS], [CLUSTERED[n] * p.blocks for n in SPLITS], np.inf
-    )
-    taken = partial | (tiles * splits <= limit)
+    limit = np.select([splits == n for n in SPLITS], [CLUSTERED[n] for n in SPLITS], np.inf)
+    taken = partial | (tiles * splits <= limit * p.blocks)
     if not p.aligned[2] or p.added:  # stored by threads, or beside a residual
         taken &= partial | (~swapped & (p.added | (splits == 1) & p.in_words))
     if not p.aligned[2] and p.added:
         taken &= partial
     taken &= (wide >= 32) | ~_boxed(p, swapped)
     pays = (rows > high) & (max(_lines(p)) > 1)
-    pays &= (wide >= 80) | (columns < 64) & _boxed(p, swapped) & ~partial
+    pays &= (wide >= 80) | (columns < 64) & (columns % 16 > 0) & _boxed(p, swapped) & ~partial
     taken &= pays | (paired == 0)
     return Tiles(*(its[taken] for its in (consumers, wide, swapped, paired > 0, splits, partial)))
 
