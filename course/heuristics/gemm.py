@@ -39,7 +39,7 @@ class GemmConfig(NamedTuple):
     """How a block's tile is made."""
 
     consumers: int  # warpgroups that multiply, 64 rows of results each
-    columns: int  # of the tile: 64 to 256, a multiple of 16
+    columns: int  # of the tile: 16 to 256, a multiple of 16
     stages: int  # tiles of both factors, 64 deep, that are in flight
     # tiles of the results that a block takes, one after the other; 3 for more. Results of an only
     # tile lie where the factors' tiles were; of one or two a box is stored when it is there
@@ -366,7 +366,7 @@ def _tiles(p: Sizes) -> Tiles:
     taken &= (wide >= 32) | ~_boxed(p, swapped)
     pays = (rows > high) & (max(_lines(p)) > 1)
     pays &= (wide >= 80) | (columns < 64) & (columns % 16 > 0) & _boxed(p, swapped) & ~partial
-    taken &= pays | (paired == 0)
+    taken &= (pays & (p.blocks > 1)) | (paired == 0)
     return Tiles(*(its[taken] for its in (consumers, wide, swapped, paired > 0, splits, partial)))
 
 

@@ -107,11 +107,11 @@ def row_sums(norm: Norm) -> tuple[Callable, Callable, Callable]:
 
 
 @functools.cache
-def bias_of(wide: int, biased: bool, norm: Norm, paired: bool = True) -> tuple[Callable, Callable]:
+def bias_of(wide: int, biased: bool, norm: Norm) -> tuple[Callable, Callable]:
     """Device functions: fetch what two columns need, a thread of a warpgroup; lay it in order.
 
     That is their bias; with a norm that has parts two of (bias, sum of the weights), from an array
-    of such. `paired`: columns are even, and both are read at once.
+    of such. A bias may begin anywhere: each of two is read alone.
     """
     normed = norm.parts > 0
 
@@ -122,9 +122,6 @@ def bias_of(wide: int, biased: bool, norm: Norm, paired: bool = True) -> tuple[C
         if normed:
             four = load4(bias, int32(2 * min(c, int32(last - 1))))
             w, x, y, z = float32(four[0]), float32(four[1]), float32(four[2]), float32(four[3])
-        elif biased and paired:
-            two = load2(bias, min(c, int32(last - 1)))
-            w, x = float32(two[0]), float32(two[1])
         elif biased:
             w = float32(load(bias, min(c, last)))
             x = float32(load(bias, min(int32(c + 1), last)))

@@ -256,9 +256,10 @@ def _thin(p, *arrays, **_):
     return thin.launches(*plan[2:5], p, *arrays)
 
 
-def _small_refusal(p):
+def _small_refusal(p, row=1):
+    """row: of which a copy's rows have a multiple."""
     sizes = p.rows, p.columns, p.depth
-    if min(sizes) and max(m * n for m, n in itertools.combinations(sizes, 2)) < MOST:
+    if min(sizes) and max(m * round_up(n, row) for m, n in itertools.permutations(sizes, 2)) < MOST:
         return ""
     return f"takes matrices of 1 to {MOST:,} elements"
 
@@ -302,7 +303,7 @@ LADDER = Ladder("gemm", GemmProblem.of, {
     "tma": Step(tma.launches, _taught_refusal, (9, 0)),
     "roles": Step(_by_tma((1,)), _tma_refusal, (9, 0)),
     "split": Step(_by_tma(SPLITS), _tma_refusal, (9, 0)),
-    "partial": Step(_partial, lambda p: hopper_refusal() or _small_refusal(p), (9, 0)),
+    "partial": Step(_partial, lambda p: hopper_refusal() or _small_refusal(p, 16), (9, 0)),
     "library": Step(library.launches, library.refusal, (9, 0)),
 }, _best)  # fmt: skip
 _ENTRY = EntryPoint("gemm", ("a", "b", "bias", "residual"), result, LADDER.launches,

@@ -155,7 +155,7 @@ def gemm(
     load_stage = stage_loader(layout, config)
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
     store_sums = epilogue.store_epilogue(element, activation, biased, added, TILE_N, BOX, norm)
-    fetch_bias, keep_bias = epilogue.bias_of(TILE_N, biased, norm, not by_threads)
+    fetch_bias, keep_bias = epilogue.bias_of(TILE_N, biased, norm)
     fetch_two, store_columns = epilogue.store_columns(element, activation, biased, TILE_N)
     read_sums, deviations, write_sums = epilogue.row_sums(norm)
     NORMED, COUNTS, KEPT, BIAS = norm.parts > 0, norm.counts, norm.kept, config.tiled // 4
