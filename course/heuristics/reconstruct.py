@@ -155,8 +155,7 @@ TILES = (
 
 
 def tile_for(rows: int, columns: int, k: int, images: int, wide: bool, processors: int) -> WarpTile:
-    """The tile that takes least, if `wide` for rows that begin at multiples of 16 bytes."""
-    # an image in no stack has 0 images: it alone takes tiles that warps share
+    """The tile that takes least, of rows of whole fours if `wide`; 0 images: one that is alone."""
     fit = (its for its in TILES if wide >= its.wide and not (images and its.shared))
     return min(fit, key=lambda its: its.time(rows, columns, k, max(images, 1), processors))
 
