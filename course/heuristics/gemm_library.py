@@ -9,15 +9,11 @@ from course.heuristics.gemm import BEHIND, FINISHED, SUMMED, Plan, Sizes
 
 OPERATIONS = 5.3e6  # that cuBLAS does in a microsecond on a multiprocessor; a product's first are 3
 MEMORY = 4.1e6  # bytes in a microsecond
-LONG, MORE = (
-    20,
-    1.4,
-)  # microseconds of operations; as many times a plan's, where waves are part full
-LARGE, NARROW = (
-    40e6,
-    (17, 64),
-)  # bytes of a factor whose rows begin at multiples of 4 bytes; columns
-#: Results of so few columns, an odd number of 16 bytes, of which the other side and the depth are.
+LONG = 20  # microseconds of operations, from which tiles that leave multiprocessors idle cost more
+MORE = 1.22  # of what cuBLAS takes, from which on
+LARGE = 40e6  # bytes of a factor whose rows begin at multiples of 4 bytes
+NARROW = 17, 64  # rows or columns of the other, from and to
+#: Results of so few columns, an odd number of 16 bytes; the other side, and the depth, from and to.
 FEW, OTHER, DEPTHS = (24, 40, 56, 72), 4096, (256, 4096)
 
 

@@ -6,7 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from course.backend import cuda, gpu
-from course.heuristics.device import ceil_div, hopper_refusal, multiprocessors
+from course.heuristics.device import ceil_div, hopper_refusal, multiprocessors, round_up
 
 Array = Any  # of NumPy, CuPy, PyTorch or numba.cuda
 
@@ -50,9 +50,9 @@ def best_step(p: ImageProblem) -> str:
 
     Of one image that which takes least by what is counted: a tile a warp, warp tiles, Hopper's
     tensor cores by warpgroups; before Hopper tensor cores where work is enough for a pass that
-    splits the factors. Of a stack a tile a warp for few singular values, small images, more than
-    `MOST`, and rows that begin anywhere; else warp tiles, or thin ones. In the simulator the naive
-    kernel, which costs least there, and warp tiles for stacks.
+    splits the factors. Of a stack a tile a warp for few singular values, small images, and more
+    than `MOST`; else warp tiles, or thin ones. In the simulator the naive kernel, which costs least
+    there, and warp tiles for stacks.
     """
     if p.images > MOST or p.rows > MOST * (128 if gpu() else 16):
         return "warp per tile"
@@ -61,13 +61,14 @@ def best_step(p: ImageProblem) -> str:
     shape, wide, processors = p[:3], p.columns % 4 == 0, multiprocessors()
     tiles = ceil_div(p.rows, 128) * ceil_div(p.columns, 128)
     if p.images:
-        filled = wide and p.rows * p.columns >= 0.4 * 2**14 * tiles
-        if p.k < TILES_FROM or not filled or p.images * tiles < 0.45 * processors:
+        least, filled, many = (TILES_FROM, 0.4, 0.45) if wide else (64, 0.6, 2)
+        few = p.rows * p.columns < filled * 2**14 * tiles or p.images * tiles < many * processors
+        if p.k < least or few:
             return "warp per tile"
-        thin = THIN_FROM <= p.k <= DEEPEST and p.capability >= (8, 0)
+        thin = wide and THIN_FROM <= p.k <= DEEPEST and p.capability >= (8, 0)
         return "tensor cores" if thin else "warp tiles"
     tile = tile_for(*shape, 0, wide, processors)
-    times = {"warp per tile": tile.time(*shape, 1, processors)}
+    times = {"warp per tile": tile.time(*shape, processors)}
     if p.whole:
         one = 0.12 + 0.58 * ceil_div(tiles, processors)
         times["warp tiles"] = 2.8 + one * ceil_div(p.k, 8)
@@ -134,12 +135,12 @@ class WarpTile(NamedTuple):
     def tiles(self, rows: int, columns: int) -> int:
         return ceil_div(rows, self.block_rows) * ceil_div(columns, self.block_columns)
 
-    def time(self, rows: int, columns: int, k: int, images: int, processors: int) -> float:
-        """Microseconds on an H200, but for those in which pixels are stored."""
+    def time(self, rows: int, columns: int, k: int, processors: int) -> float:
+        """Microseconds of an image on an H200, but for those in which pixels are stored."""
         steps = ceil_div(k, self.deep * (WARPS if self.shared else 1))
         loads = self.columns / 4 if self.wide else self.columns
         work = self.deep * (self.rows * self.columns + 4.2 * loads + 0.53 * self.block_rows)
-        blocks = ceil_div(ceil_div(images * self.tiles(rows, columns), self.of_block), processors)
+        blocks = ceil_div(ceil_div(self.tiles(rows, columns), self.of_block), processors)
         waves = ceil_div(blocks, 3 if self.shared else 4)  # by registers; blocks: of a processor
         summed = 0.0081 * self.rows * self.columns if self.shared else 0
         return 2.3 + 0.2 * steps * waves + (6e-4 * steps * work + summed) * blocks
@@ -152,12 +153,23 @@ TILES = (
     WarpTile(16, 8, 4, 8, False, shared=True), WarpTile(16, 8, 4, 8, True, shared=True),
     WarpTile(16, 8, 2, 8, False, shared=True), WarpTile(8, 4, 4, 8, True, shared=True),
 )  # fmt: skip
+STACKED = TILES[0], *TILES[2:6]
+WARPS_AT_WORK = 8  # of a multiprocessor, from which on more of them take longer, in stacks
 
 
 def tile_for(rows: int, columns: int, k: int, images: int, wide: bool, processors: int) -> WarpTile:
     """The tile that takes least, of rows of whole fours if `wide`; 0 images: one that is alone."""
-    fit = (its for its in TILES if wide >= its.wide and not (images and its.shared))
-    return min(fit, key=lambda its: its.time(rows, columns, k, max(images, 1), processors))
+    if not images:  # it alone takes tiles that warps share
+        fit = (its for its in TILES if wide >= its.wide)
+        return min(fit, key=lambda its: its.time(rows, columns, k, processors))
+
+    def cost(its: WarpTile) -> float:
+        loads = its.columns // 4 if its.wide else its.columns
+        each = its.rows * its.columns + loads + 0.75 * its.block_rows + 20 / its.deep
+        waves = max(1, images * its.tiles(rows, columns) / (processors * WARPS_AT_WORK))
+        return (100 + round_up(k, its.deep) * each) * waves
+
+    return min((its for its in STACKED if wide >= its.wide), key=cost)
 
 
 class TensorConfig(NamedTuple):
