@@ -12,19 +12,11 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.checks import answers, trials
+from course.checks import answers, simulating, trials
 from course.checks.answers import is_gpu_kernel
 from course.checks.comparing import compare, extent, first, place, shown, told_apart, wrong_elements
 from course.checks.exercises import KernelExercise, Limit, call_with_named
-from course.checks.simulating import (
-    ERRORS,
-    check_signature,
-    prepared,
-    references,
-    simulated,
-    untraced,
-    values_of,
-)
+from course.checks.simulating import prepared, references, simulated, values_of
 from course.checks.spread import Fault, Work, spread_fault, stores_once
 from course.checks.verdicts import Failure, NotStarted
 from warpsim.core.words import count
@@ -47,7 +39,7 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
     reports, faults = [], []
     for number in range(len(exercise.cases)):
         with trials.named_case(exercise, number):
-            check_signature(answer, exercise.arguments(number))
+            simulating.check_signature(answer, exercise.arguments(number))
     for number in range(len(exercise.cases)):
         with trials.named_case(exercise, number):
             try:
@@ -107,7 +99,7 @@ def simulate_case(
     arguments = prepared(exercise, number, expected)
     before = {name: trials.copied(value) for name, value in arguments.items()}
     report = simulated(exercise, number, answer, arguments)
-    for kind in ERRORS:
+    for kind in simulating.ERRORS:
         if kind == "race":
             # A race in an input is an effect; that the kernel writes there is the cause.
             trials.inputs_unchanged(exercise, before, arguments)
@@ -143,7 +135,7 @@ def _look_at_outputs(
         return
     again = prepared(exercise, number, expected, finite=True)
     start = {name: trials.copied(value) for name, value in again.items()}
-    simulated(exercise, number, answer, again, untraced)  # the first run looked for errors
+    simulated(exercise, number, answer, again, simulating.untraced)  # the first run saw errors
     unwritten = {
         name: mask & _same_values(start[name], again[name]) for name, mask in untouched.items()
     }

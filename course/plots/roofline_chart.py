@@ -15,18 +15,7 @@ from matplotlib.axes import Axes
 
 from course.measure.roofline import Roofs
 from course.plots.style import SMALL, Picture, in_plain_numbers, listed, shortened, style
-from warpsim.draw.palette import (
-    BLACK,
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    MARKERS,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILLION,
-)
+from warpsim.draw.palette import BLUE, FAINT, GREEN, INK, MARKERS, ORANGE, PURPLE, SKY, VERMILLION
 
 if TYPE_CHECKING:
     from course.measure.recorded import Figure
@@ -175,9 +164,9 @@ def _points(axes: Axes, working: Mapping, ladder: Sequence[str]) -> None:
     if len(steps) > 1:
         rates = [working[name].teraflops for name in steps]
         places = [intensity(working[name]) for name in steps]
-        axes.plot(places, rates, color=BLACK, linewidth=1.0, zorder=3)
+        axes.plot(places, rates, color="black", linewidth=1.0, zorder=3)
     others = [name for name in working if name not in steps]
-    marks = dict.fromkeys(steps, (BLACK, "o"))
+    marks = dict.fromkeys(steps, ("black", "o"))
     colours = (VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLUE)
     for place, name in enumerate(others):
         marks[name] = (colours[place % len(colours)], MARKERS[1 + place % (len(MARKERS) - 1)])

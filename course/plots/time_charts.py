@@ -10,30 +10,9 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from course.plots.style import (
-    FONT_SIZE,
-    SMALL,
-    Pen,
-    Picture,
-    in_plain_numbers,
-    listed,
-    plain,
-    series,
-    style,
-    swatches,
-)
-from warpsim.draw.palette import (
-    BLACK,
-    BLUE,
-    FAINT,
-    GREEN,
-    GRID,
-    INK,
-    ORANGE,
-    PAPER,
-    SKY,
-    VERMILLION,
-)
+from course.plots.style import Pen, in_plain_numbers, plain, series, style, swatches
+from warpsim.draw.palette import BLUE, FAINT, GREEN, GRID, INK, ORANGE, PAPER, SKY, VERMILLION
+from warpsim.draw.style import FONT_SIZE, SMALL, Picture, listed
 
 WIDTH = 6.4  # [inch]
 
@@ -102,7 +81,7 @@ def timeline(toy: HasSpans, until: float | None = None, marks: Mapping[str, floa
         start, width = span.start * 1e3, (span.end - span.start) * 1e3
         Pen.on(axes).box(start, rows[span.where] - 0.3, width, 0.6, SPANS[span.what], PAPER)
     for number, (name, second) in enumerate(marks.items()):
-        axes.axvline(second * 1e3, color=BLACK, linewidth=1.0, linestyle=":")
+        axes.axvline(second * 1e3, color="black", linewidth=1.0, linestyle=":")
         right = second * 1e3 > 0.8 * last
         look = {"ha": "right" if right else "left", "annotation_clip": False, "fontsize": SMALL}
         axes.annotate(name, (second * 1e3, 1.62 + 0.3 * (number % 2)), **look)
