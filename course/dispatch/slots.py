@@ -128,8 +128,6 @@ class DeviceMemory:
 
 
 # --- workspaces -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Workspace:
     """Memory that a plan needs besides arrays and result."""

@@ -139,8 +139,6 @@ def codes(
 
 
 # --- on disk: for `course.kernel_cache` -----------------------------------------------------------
-
-
 def files() -> list[str]:
     """The files here that its machine code depends on."""
     parts = ("mended", "facade") if is_chosen() else ()
