@@ -219,7 +219,10 @@ def probe_numba_cuda(facts: Facts) -> Probe:
     package = successor.compiler()
     version = facts.version(package)
     if package == successor.DISTRIBUTION:
-        return _probe_successor(version)
+        if version == successor.VERSION:
+            return Probe(package, "ok", f"{version} compiles here, not numba-cuda")
+        detail = f"{version or 'not installed'}; the course knows the faults of {successor.VERSION}"
+        return Probe(package, "problem", detail, pip(f"{package}=={successor.VERSION}"))
     if version is not None:
         return Probe("numba-cuda", "ok", version)
     if not facts.driver.devices:
@@ -227,14 +230,6 @@ def probe_numba_cuda(facts: Facts) -> Probe:
     extra = installed.extra_for(facts.driver.version)
     advice = pip(f"numba-cuda[{extra}]") if extra else installed.UPDATE_DRIVER
     return Probe("numba-cuda", "problem", "not installed, so the GPU is not used", advice)
-
-
-def _probe_successor(version: str | None) -> Probe:
-    name, known = successor.DISTRIBUTION, successor.VERSION
-    if version == known:
-        return Probe(name, "ok", f"{version} compiles here, not numba-cuda")
-    detail = f"{version or 'not installed'}; the course knows the faults of {known}"
-    return Probe(name, "problem", detail, pip(f"{name}=={known}"))
 
 
 def probe_toolkit(facts: Facts) -> list[Probe]:
@@ -283,22 +278,18 @@ def probe_old_device(facts: Facts) -> Probe | None:
 
 def probe_kernel(facts: Facts) -> Probe:
     """Does a kernel really run on the GPU, and if not, what is simulated?"""
+    from warpsim.host import gpus
+
     name = backend.gpu()
     if name is not None:
         return Probe("kernels", "ok", f"a test kernel compiled and ran on the {name}")
-    device = _simulated_device()
-    if not facts.driver.devices:
-        return Probe("kernels", "ok", device)
-    detail = f"the GPU cannot be used: {backend.why()}\ninstead {device}"
-    return Probe("kernels", "problem", detail, _advice_for(backend.why()))
-
-
-def _simulated_device() -> str:
-    from warpsim.host import gpus
-
     device = gpus.current()
     capability = ".".join(map(str, device.compute_capability))
-    return f"simulated, as on a {device.name} (compute capability {capability})"
+    simulated = f"simulated, as on a {device.name} (compute capability {capability})"
+    if not facts.driver.devices:
+        return Probe("kernels", "ok", simulated)
+    detail = f"the GPU cannot be used: {backend.why()}\ninstead {simulated}"
+    return Probe("kernels", "problem", detail, _advice_for(backend.why()))
 
 
 def _advice_for(reason: str) -> str:

@@ -295,17 +295,13 @@ def _read_cupy(array: Any) -> tuple[tuple, int]:
 
 def _read_numba(array: Any) -> tuple[tuple, int]:
     address = array.device_ctypes_pointer.value or 0
-    stream = array.stream
+    stream, context = array.stream, getattr(array.gpu_data, "context", None)
+    device = 0 if context is None else context.device.id
     return (
-        ("numba", array.shape, array.strides, array.dtype, _numba_device(array), False,
+        ("numba", array.shape, array.strides, array.dtype, device, False,
          handle_of(stream) if stream else 0),
         address,
     )  # fmt: skip
-
-
-def _numba_device(array: Any) -> int:
-    context = getattr(array.gpu_data, "context", None)
-    return 0 if context is None else context.device.id
 
 
 def _read_simulated(array: Any) -> tuple[tuple, int]:

@@ -33,25 +33,21 @@ MATRICES = (4096, 8192)  # sides of the products on tensor cores; the faster cou
 TENSOR = {"tensor_float16": "float16", "tensor_float32": "TF32"}
 
 
-def require_gpu(what: str) -> None:
-    """Raise where there is no GPU to measure."""
-    if backend.gpu() is None:
-        raise NoTime(
-            f"{what}: there is no GPU here to measure ({backend.why()}). known_gpu('T4') gives "
-            "what a vendor prints, recorded_roofs('H200') what was measured on one."
-        )
-
-
 @functools.cache
 def measure_roofs() -> Roofs:
-    """Measure this GPU's roofs, once in a session; takes some seconds.
+    """Measure this GPU's roofs, of each the fastest sample; once in a session, in some seconds.
 
     Raises
     ------
     NoTime
         Without a GPU.
     """
-    return roofs_from(dict(roof_timings()))
+    from course.measure.event_clock import l2_bytes
+
+    fastest = {name: dataclasses.replace(t, median=min(t.samples)) for name, t in roof_timings()}
+    count = backend.cuda.get_current_device().MULTIPROCESSOR_COUNT
+    source = "measured by course.measure.measured_roofs"
+    return _roofs(fastest, backend.gpu() or "", source, l2_bytes(backend.cuda), count)
 
 
 def recorded_roofs(gpu: str) -> Roofs:
@@ -113,16 +109,6 @@ def roofs_in(figures: Iterable[Figure]) -> Roofs:
     )
 
 
-def roofs_from(timings: dict[str, Timing]) -> Roofs:
-    """The roofs that the timings of `roof_timings` show: of each its fastest sample."""
-    from course.measure.event_clock import l2_bytes
-
-    fastest = {name: dataclasses.replace(t, median=min(t.samples)) for name, t in timings.items()}
-    count = backend.cuda.get_current_device().MULTIPROCESSOR_COUNT
-    source = "measured by course.measure.measured_roofs"
-    return _roofs(fastest, backend.gpu() or "", source, l2_bytes(backend.cuda), count)
-
-
 def l2_roof(from_l2: Timing | Figure, *from_memory: Timing | Figure) -> float | None:
     """What reading from L2 reached [GB/s]; None where it was not above device memory.
 
@@ -143,7 +129,11 @@ def roof_timings() -> Iterator[tuple[str, Timing]]:
     course.measure.roofline.ImpossibleFigure
         When a figure is above what the vendor prints.
     """
-    require_gpu("measure_roofs()")
+    if backend.gpu() is None:
+        raise NoTime(
+            f"measure_roofs(): there is no GPU here to measure ({backend.why()}). known_gpu('T4') "
+            "gives what a vendor prints, recorded_roofs('H200') what was measured on one."
+        )
     from course.measure.event_clock import clock, l2_bytes
 
     cuda = backend.cuda

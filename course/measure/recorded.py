@@ -160,14 +160,9 @@ def _rate(time: Figure | None) -> str:
     return f"{time.gigabytes_per_second:,.4g} GB/s" if known else ""
 
 
-def gpu_slug(gpu: str) -> str:
-    """A GPU's name in a file's: "NVIDIA H200" -> "h200", "NVIDIA GeForce RTX 4090" -> "rtx4090"."""
-    return plain_name(gpu).replace(" ", "") or "gpu"
-
-
 def file_name(gpu: str, subject: str) -> str:
-    """Name of the file of a subject measured on a GPU."""
-    return f"{gpu_slug(gpu)}-{subject}.csv"
+    """Name of the file of a subject measured on a GPU: "rtx4090-..." of a GeForce RTX 4090."""
+    return f"{plain_name(gpu).replace(' ', '') or 'gpu'}-{subject}.csv"
 
 
 # ---------------------------------------------------------------------- writing
