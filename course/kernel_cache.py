@@ -83,6 +83,8 @@ def clear() -> int:
 
 
 # --- what a kernel depends on ---------------------------------------------------------------------
+
+
 def key_of(dispatcher: Any, signature: Any, target: str) -> str:
     """A text that is another one where the machine code may be.
 
@@ -226,6 +228,8 @@ def _of_file(file: str | None) -> str:
 
 
 # --- files ----------------------------------------------------------------------------------------
+
+
 class DiskCache:
     """What numba-cuda's dispatchers ask before they compile, and give what they compiled."""
 
@@ -336,6 +340,8 @@ def _bound(directory: Path) -> None:
 
 
 # --- compiling ------------------------------------------------------------------------------------
+
+
 @contextlib.contextmanager
 def shortcuts() -> Iterator[None]:
     """What this thread compiles meanwhile takes them; other threads' compiles wait.
@@ -425,6 +431,8 @@ def shortcuts() -> Iterator[None]:
 
 
 # --- kernels --------------------------------------------------------------------------------------
+
+
 @functools.cache
 def _without_scipy() -> None:
     """Import Numba's functions of arrays, which import SciPy's linear algebra, .15 s, to learn

@@ -312,6 +312,8 @@ def _parts(name: str, got: Any, expected: tuple | list) -> Iterable[tuple[int, A
 
 
 # --- a time limit ---------------------------------------------------------------------------------
+
+
 class OutOfTime(BaseException):
     """Raised in the thread that works; no ``except Exception`` of an answer takes it."""
 

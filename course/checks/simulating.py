@@ -110,6 +110,8 @@ def untraced(kernel: Any, grid: Any, block: Any, *arguments: Any, dynamic_shared
 
 
 # --- a function's simulated twin ------------------------------------------------------------------
+
+
 def simulated_twin(function: FunctionType) -> FunctionType | None:
     """A copy of `function` whose kernels are simulated, or None where it uses no GPU at all.
 

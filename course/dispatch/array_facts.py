@@ -282,6 +282,8 @@ def handle_of(stream: Any) -> int:
 
 
 # --- readers --------------------------------------------------------------------------------------
+
+
 def _read_numpy(array: np.ndarray) -> tuple[tuple, int]:
     return ("numpy", array.shape, array.strides, array.dtype, -1, not array.flags.writeable), 0
 
@@ -374,6 +376,8 @@ def has_space(array: Any) -> bool:
 
 
 # --- facts, read --------------------------------------------------------------------------------
+
+
 class ArrayFacts(HasShape):
     """What an array is, read from its facts: what checks and plans look at.
 

@@ -289,6 +289,8 @@ class _Own(threading.local):
 
 
 # --- what any function refuses --------------------------------------------------------------------
+
+
 def _check_alone(one: ArrayFacts | None, name: str, function: str) -> None:
     if one is None:
         return

@@ -102,6 +102,8 @@ def _cupy() -> ModuleType | None:
 
 
 # --- memory that belongs to a graph ---------------------------------------------------------------
+
+
 def is_captured(stream: int) -> bool:
     """Whether what is launched on a stream goes into a graph that is being captured."""
     status = ctypes.c_int()

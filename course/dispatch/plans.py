@@ -108,6 +108,8 @@ class CallFacts:
 
 
 # --- prepared launches ----------------------------------------------------------------------------
+
+
 class PreparedPlan:
     """Launches that are prepared, see `course.dispatch.prepared`."""
 
@@ -259,6 +261,8 @@ def _in_new_memory(slot: int, shape: tuple[int, ...], dtype: np.dtype) -> ArrayS
 
 
 # --- Numba's launches, and arrays of the host -----------------------------------------------------
+
+
 class NumbaPlan:
     """Launches that Numba makes, or the simulator: listed anew for each call."""
 

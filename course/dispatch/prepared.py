@@ -248,6 +248,8 @@ def type_of(value: Any, dispatcher: Any) -> Any:
 
 
 # --- shared memory --------------------------------------------------------------------------------
+
+
 def allow_shared(kernel: Any, signature: str, size: int, share: int | None = None) -> None:
     """Allow a kernel so many bytes of dynamic shared memory on the current GPU.
 
@@ -296,6 +298,8 @@ def _set(function: Any, device: int, attribute: int, value: int) -> None:
 
 
 # --- devices --------------------------------------------------------------------------------------
+
+
 def device_of(address: int) -> int:
     """The number of the GPU that an address lies on; below 0 in the simulator."""
     if backend.gpu() is None:
@@ -333,6 +337,8 @@ def is_on_current(stream: Any, queue: int, device: int) -> bool:
 
 
 # --- streams --------------------------------------------------------------------------------------
+
+
 class Event:
     """An event of the driver: what is queued on one stream is done before what another does."""
 

@@ -128,6 +128,8 @@ class DeviceMemory:
 
 
 # --- workspaces -----------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Workspace:
     """Memory that a plan needs besides arrays and result."""

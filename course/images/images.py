@@ -32,6 +32,8 @@ ELLIPSES = (
 
 
 # --- images that come with the course -----------------------------------------------------------
+
+
 def head_mri() -> np.ndarray:
     """Return the head MRI that Matplotlib ships, read from Matplotlib's own copy.
 
@@ -108,6 +110,8 @@ def photograph(name: str, size: tuple[int, int] | int | None = None) -> np.ndarr
 
 
 # --- factors and quality ------------------------------------------------------------------------
+
+
 def svd(image: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the thin singular value decomposition, image = (u * s) @ vt.
 

@@ -139,6 +139,8 @@ def codes(
 
 
 # --- on disk: for `course.kernel_cache` -----------------------------------------------------------
+
+
 def files() -> list[str]:
     """The files here that its machine code depends on."""
     parts = ("mended", "facade") if is_chosen() else ()

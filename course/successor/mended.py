@@ -77,6 +77,8 @@ def _in_place_of(owner: Any, name: str) -> Callable:
 
 
 # --- arrays ---------------------------------------------------------------------------------------
+
+
 @_in_place_of(mlir_optimization, "run_pre_codegen_patterns")
 def _local_arrays(old: Callable, module: Any) -> None:
     """What has a size that is known is allocated once, when the function begins, as an array."""
@@ -183,6 +185,8 @@ _shared_in_functions()
 
 
 # --- operations -----------------------------------------------------------------------------------
+
+
 def _fence(level: str, builder: Any, target: Any, *given: Any) -> None:
     llvm.inline_asm(None, [], f"membar.{level};", "~{memory}", has_side_effects=True)
     builder.store_var(target, None)
@@ -251,6 +255,8 @@ def _large(old: Callable, self: Any, result: Any, value: Any, **named: Any) -> N
 
 
 # --- what is compiled -----------------------------------------------------------------------------
+
+
 @_in_place_of(mlir_optimization, "_call_llvm70_capi")
 def _code(
     old: Callable, module: Any, options: dict, gen_lto: bool = False, gen_llvmir: bool = False
