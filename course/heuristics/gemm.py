@@ -190,7 +190,7 @@ class Sizes(NamedTuple):
     """What the models count.
 
     `aligned`: whether rows of a, of b and of the results begin at multiples of 16 bytes. `added`:
-    there is a residual. `in_words`: whether the results begin at a multiple of 16 bytes.
+    there is a residual. `begins_aligned`: whether the results begin at a multiple of 16 bytes.
     """
 
     layout: str
@@ -200,7 +200,7 @@ class Sizes(NamedTuple):
     blocks: int
     aligned: tuple[bool, bool, bool]
     added: bool = False
-    in_words: bool = True
+    begins_aligned: bool = True
 
 
 def _thin_tiles(p: Sizes) -> Iterator[tuple[ThinConfig, int, bool]]:
@@ -360,7 +360,7 @@ def _tiles(p: Sizes) -> Tiles:
     limit = np.select([splits == n for n in SPLITS], [CLUSTERED[n] for n in SPLITS], np.inf)
     taken = partial | (tiles * splits <= limit * p.blocks)
     if not p.aligned[2] or p.added:  # stored by threads, or beside a residual
-        taken &= partial | (~swapped & (p.added | (splits == 1) & p.in_words))
+        taken &= partial | (~swapped & (p.added | (splits == 1) & p.begins_aligned))
     if not p.aligned[2] and p.added:
         taken &= partial
     taken &= (wide >= 32) | ~_boxed(p, swapped)

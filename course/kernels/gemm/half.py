@@ -131,7 +131,7 @@ class GemmProblem(NamedTuple):
     tma: bool  # rows of all matrices begin at multiples of 16 bytes
     copied: bool  # those of both factors do, and results can be stored in pairs
     aligned: tuple[bool, bool, bool]  # those of a do, of b, of results and residual
-    in_words: bool  # results begin at a multiple of 16 bytes, too
+    begins_aligned: bool  # results begin at a multiple of 16 bytes, too
 
     @classmethod
     def of(cls, a: Array, b: Array, bias: Array | None, residual: Array | None, out: Array,
@@ -248,7 +248,7 @@ def partial_launches(
 
 
 def _sizes_of(p: GemmProblem) -> Sizes:
-    return Sizes(*p[:4], multiprocessors(), p.aligned, p.epilogue[2], p.in_words)
+    return Sizes(*p[:4], multiprocessors(), p.aligned, p.epilogue[2], p.begins_aligned)
 
 
 def _thin(p, *arrays, **_):
