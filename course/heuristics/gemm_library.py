@@ -10,7 +10,8 @@ from course.heuristics.gemm import BEHIND, FINISHED, SUMMED, Plan, Sizes
 OPERATIONS = 5.3e6  # that cuBLAS does in a microsecond on a multiprocessor; a product's first are 3
 MEMORY = 4.1e6  # bytes in a microsecond
 LONG = 20  # microseconds of operations, from which tiles that leave multiprocessors idle cost more
-MORE = 1.22  # of what cuBLAS takes, from which on
+MORE, SHARED = 1.1, 1.5  # of what cuBLAS takes, from which on; where blocks of ours share the depth
+SEEN = 0.85  # of the time of what finishes its sums, see `course.heuristics.gemm`
 LARGE = 40e6  # bytes of a factor whose rows begin at multiples of 4 bytes
 NARROW = 17, 64  # rows or columns of the other, from and to
 #: Results of so few columns, an odd number of 16 bytes; the other side, and the depth, from and to.
@@ -30,8 +31,9 @@ def is_faster(p: Sizes, plan: Plan, finished: bool) -> bool:
     if all(p.aligned):
         work = 2 * results * p.depth / (OPERATIONS * p.blocks)
         read = 2 * (sum(sides) * p.depth + results) / MEMORY
-        behind = finished * (BEHIND + (FINISHED + SUMMED) * results)
-        slow = plan.time > max(MORE * (3 + work), work + behind)
+        its = (MORE if plan.splits == 1 else SHARED) * (3 + work)
+        behind = finished * SEEN * (BEHIND + (FINISHED + SUMMED) * results)
+        slow = plan.time > max(its, work + behind)
         few = min(sides) in FEW and max(sides) >= OTHER and DEPTHS[0] <= p.depth <= DEPTHS[1]
         return few or (work >= max(LONG, read) and slow)
     pitches = (
