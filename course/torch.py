@@ -228,7 +228,10 @@ class Operator:
             if full and not alike:
                 self.calls.pop(gone := next(iter(own.calls)), None)
                 own.calls.pop(gone)
-            is_known = lambda *its: its[n] is its[-1] is None and check(*its[:n])  # noqa: E731
+            if n == 1 and len(tensors) == 3:
+                is_known = lambda x, gamma, beta: gamma is beta is None and check(x)  # noqa: E731
+            else:
+                is_known = lambda *its: its[n] is its[-1] is None and check(*its[:n])  # noqa: E731
             known = check if n == len(tensors) else is_known, options, how
             self.calls[size] = own.calls[size] = [*alike[1 - MOST_ALIKE :], known]
 
@@ -349,25 +352,25 @@ def _refusal(name: str) -> Callable[..., Any]:
 #: these are 17 MB, 4,096 rows of 1,024 in float32.
 MOST_HANDED = 2**17 * cuda.get_current_device().MULTIPROCESSOR_COUNT if backend.gpu() else 0
 CHEAP = 4  # times as large an activation's, whose kernels take PyTorch little longer than ours
-ON_GPU = True  # where x lies
 MOST_ROWS = 4096  # of LayerNorm's, whose gradient PyTorch adds up row by row
-_TYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
+#: The same by type.
+BOUNDS = dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), MOST_HANDED)
+CHEAP_BOUNDS = dict.fromkeys(BOUNDS, CHEAP * MOST_HANDED)
 
 
-def _at_once(operator: Operator, options: tuple, theirs: Callable, times: int, like: Any) -> Any:
-    """An operator of one tensor, named as `like`; or `theirs`, up to a bound `times` as large.
+def _at_once(operator: Operator, options: tuple, theirs: Callable, bounds: dict, like: Any) -> Any:
+    """An operator of one tensor, named as `like`; or `theirs`, up to a type's bound.
 
     Each step counts: PyTorch's own takes the host 8 µs, a question or a function more 0.1 to 0.2.
     """
-    calls = operator.calls
+    calls, bound_of = operator.calls, bounds.get
 
     @functools.wraps(like)
     def quick(x: Tensor) -> Tensor:
         try:
             if not _is_compiling():
                 size = x.nbytes
-                small = x.requires_grad and 4 < size <= times * MOST_HANDED  # so it has an axis
-                if small and x.dtype in _TYPES and x.is_cuda is ON_GPU:
+                if x.requires_grad and 4 < size <= bound_of(x.dtype, 0):  # so it has an axis
                     return theirs(x)
                 for is_known, known_options, how in calls.get(size, ()):
                     if known_options == options and is_known(x):
@@ -420,8 +423,8 @@ def _layer_norm_theirs(x: Tensor, gamma: Tensor | None, eps: float) -> Callable 
     """PyTorch's own, if it is called."""
     columns = x.shape[-1:]
     alike = gamma is None or gamma.dtype == x.dtype or torch.is_autocast_enabled()
-    small = x.requires_grad and 4 < x.nbytes <= MOST_HANDED and x.is_cuda is ON_GPU
-    if small and alike and x.dtype in _TYPES and x.numel() <= MOST_ROWS * columns[0]:
+    small = x.requires_grad and 4 < x.nbytes <= BOUNDS.get(x.dtype, 0)
+    if small and alike and x.numel() <= MOST_ROWS * columns[0]:
         return lambda x, gamma, beta: torch.layer_norm(x, columns, gamma, beta, eps)
     return None
 
@@ -509,7 +512,7 @@ SOFTMAX = Operator(
 )
 
 
-@functools.partial(_at_once, SOFTMAX, (), lambda x: torch.softmax(x, -1), 1)
+@functools.partial(_at_once, SOFTMAX, (), lambda x: torch.softmax(x, -1), BOUNDS)
 def softmax(x: Tensor) -> Tensor:
     """The softmax along the last axis, of any of the three types; as `course.kernels.softmax`.
 
@@ -551,9 +554,11 @@ _OWN = {  # what `torch.nn.functional`'s functions call
     "relu": torch.relu,
 }
 _QUICK = {
-    name: _at_once(ACTIVATION, (name,), theirs, CHEAP, _activation) for name, theirs in _OWN.items()
+    name: _at_once(ACTIVATION, (name,), theirs, CHEAP_BOUNDS, _activation)
+    for name, theirs in _OWN.items()
 }
 _GELUS = {"none": _QUICK["gelu"], "tanh": _QUICK["gelu tanh"]}
+_gelu, _gelu_bound = _OWN["gelu"], CHEAP_BOUNDS.get
 
 
 def activation(x: Tensor, name: str = "gelu") -> Tensor:
@@ -567,13 +572,18 @@ def activation(x: Tensor, name: str = "gelu") -> Tensor:
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     """GELU, as `torch.nn.functional.gelu`; `approximate` is "none" or "tanh"; see `activation`."""
-    quick = _GELUS.get(approximate)
-    if quick is None:
+    try:
+        small = not _is_compiling() and x.requires_grad and 4 < x.nbytes <= _gelu_bound(x.dtype, 0)
+        if small and approximate == "none":
+            return _gelu(x)  # as `quick` does, a function less
+    except RuntimeError:
+        pass
+    if approximate not in _GELUS:
         raise ValueError(f"approximate is {approximate!r}: choose 'none' or 'tanh'")
-    return quick(x)
+    return _GELUS[approximate](x)
 
 
-@functools.partial(_at_once, ACTIVATION, ("silu",), _OWN["silu"], CHEAP)
+@functools.partial(_at_once, ACTIVATION, ("silu",), _OWN["silu"], CHEAP_BOUNDS)
 def silu(x: Tensor) -> Tensor:
     """SiLU (Swish), as `torch.nn.functional.silu`; see `activation`."""
 

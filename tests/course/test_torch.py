@@ -25,10 +25,17 @@ ROWS, COLUMNS = 9, 52
 @pytest.fixture(autouse=True)
 def nothing_handed(monkeypatch):
     """The course's kernels compute, however few elements there are; no tensors are known."""
-    monkeypatch.setattr(operators, "MOST_HANDED", 0)
+    hand_over(monkeypatch, 0)
     for operator in (one for one in vars(operators).values() if hasattr(one, "own")):
         operator.calls.clear()
         monkeypatch.setattr(operator.own, "calls", {})
+
+
+def hand_over(monkeypatch, most):
+    """Hand tensors of up to so many bytes to PyTorch's own operators, activations `CHEAP` times."""
+    for bounds, times in ((operators.BOUNDS, 1), (operators.CHEAP_BOUNDS, operators.CHEAP)):
+        for dtype in bounds:
+            monkeypatch.setitem(bounds, dtype, times * most)
 
 
 def tensor(*shape, seed=0, dtype=torch.float32, grad=True):
@@ -137,7 +144,6 @@ def test_opcheck_finds_nothing(name, dtype):
 # --- small tensors --------------------------------------------------------------------------------
 
 MOST, ROWS_HANDED = 600, 40
-BOUNDS = {"MOST_HANDED": 4 * MOST, "ON_GPU": DEVICE == "cuda"}
 
 
 AROUND = {
@@ -150,8 +156,8 @@ AROUND = {
 @pytest.mark.parametrize("seed", range(5))
 def test_small_tensors_with_a_gradient_go_to_pytorchs_own(seed, monkeypatch):
     """Sizes around the bounds; called again when they are known; the host's are taken, too."""
-    for name, value in {**BOUNDS, "MOST_ROWS": ROWS_HANDED}.items():
-        monkeypatch.setattr(operators, name, value)
+    hand_over(monkeypatch, 4 * MOST)
+    monkeypatch.setattr(operators, "MOST_ROWS", ROWS_HANDED)
     rng, seen = np.random.default_rng(seed), set()
     for number in range(30):
         name, columns = rng.choice([*OPERATORS][:-1]), int(rng.choice([1, 7, 8, 30]))
@@ -189,8 +195,7 @@ def test_small_tensors_with_a_gradient_go_to_pytorchs_own(seed, monkeypatch):
 
 
 def test_what_pytorch_refuses_or_does_otherwise_is_not_handed_over(monkeypatch):
-    for name, value in BOUNDS.items():
-        monkeypatch.setattr(operators, name, value)
+    hand_over(monkeypatch, 4 * MOST)
     x = tensor(3, 8)
     for refused, match in {
         lambda: operators.softmax(x.double()): r"x holds float64; .* x.to\(torch.float32\)",
@@ -212,8 +217,7 @@ def test_what_pytorch_refuses_or_does_otherwise_is_not_handed_over(monkeypatch):
 
 
 def test_compiled_programs_hold_our_operators_instead(monkeypatch):
-    for name, value in BOUNDS.items():
-        monkeypatch.setattr(operators, name, value)
+    hand_over(monkeypatch, 4 * MOST)
     x, called = tensor(3, 8), []
 
     def backend(program, inputs):
