@@ -9,8 +9,10 @@ from course.heuristics.gemm import BEHIND, FINISHED, SUMMED, Plan, Sizes
 
 OPERATIONS = 5.3e6  # that cuBLAS does in a microsecond on a multiprocessor; a product's first are 3
 MEMORY = 4.1e6  # bytes in a microsecond
-LONG = 20  # microseconds of operations, from which tiles that leave multiprocessors idle cost more
-MORE, SHARED = 1.1, 1.5  # of what cuBLAS takes, from which on; where blocks of ours share the depth
+#: Microseconds of operations, from which tiles that leave multiprocessors idle cost more; and where
+#: blocks of ours share the depth, as cuBLAS's do as well from there on.
+LONG, LONG_SHARED = 20, 45
+MORE = 1.1  # of what cuBLAS takes, from which on
 SEEN = 0.85  # of the time of what finishes its sums, see `course.heuristics.gemm`
 LARGE = 40e6  # bytes of a factor whose rows begin at multiples of 4 bytes
 NARROW = 17, 64  # rows or columns of the other, from and to
@@ -31,11 +33,11 @@ def is_faster(p: Sizes, plan: Plan, finished: bool) -> bool:
     if all(p.aligned):
         work = 2 * results * p.depth / (OPERATIONS * p.blocks)
         read = 2 * (sum(sides) * p.depth + results) / MEMORY
-        its = (MORE if plan.splits == 1 else SHARED) * (3 + work)
         behind = finished * SEEN * (BEHIND + (FINISHED + SUMMED) * results)
-        slow = plan.time > max(its, work + behind)
+        long = work >= max(LONG if plan.splits == 1 else LONG_SHARED, read)
+        slow = plan.time > max(MORE * (3 + work), work + behind)
         few = min(sides) in FEW and max(sides) >= OTHER and DEPTHS[0] <= p.depth <= DEPTHS[1]
-        return few or (work >= max(LONG, read) and slow)
+        return few or (long and slow)
     pitches = (
         p.rows if p.layout[0] == "t" else p.depth, p.depth if p.layout[1] == "t" else p.columns
     )  # fmt: skip
