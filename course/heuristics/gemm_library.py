@@ -17,7 +17,7 @@ SEEN = 0.85  # of the time of what finishes its sums, see `course.heuristics.gem
 LARGE = 40e6  # bytes of a factor whose rows begin at multiples of 4 bytes
 NARROW = 17, 64  # rows or columns of the other, from and to
 #: Results of so few columns, an odd number of 16 bytes; the other side, and the depth, from and to.
-FEW, OTHER, DEPTHS = (24, 40, 56, 72), 4096, (256, 4096)
+FEW, OTHER, DEPTHS = (24, 40, 56, 72), 4096, (256, 25_000)
 
 
 def is_faster(p: Sizes, plan: Plan, finished: bool) -> bool:
