@@ -12,7 +12,8 @@ MEMORY = 4.1e6  # bytes in a microsecond
 #: Microseconds of operations, from which tiles that leave multiprocessors idle cost more; and where
 #: blocks of ours share the depth, as cuBLAS's do as well from there on.
 LONG, LONG_SHARED = 20, 45
-MORE = 1.1  # of what cuBLAS takes, from which on
+#: Of what cuBLAS takes, from which on; where rows of a factor straddle lines of 128 bytes, less.
+MORE, STRADDLING = 1.22, 1.1
 SEEN = 0.85  # of the time of what finishes its sums, see `course.heuristics.gemm`
 LARGE = 40e6  # bytes of a factor whose rows begin at multiples of 4 bytes
 NARROW = 17, 64  # rows or columns of the other, from and to
@@ -30,17 +31,18 @@ def is_faster(p: Sizes, plan: Plan, finished: bool) -> bool:
     - Few columns of results, whose rows begin between sectors of 32 bytes.
     """
     sides, results = (p.rows, p.columns), p.rows * p.columns
+    pitches = (
+        p.rows if p.layout[0] == "t" else p.depth, p.depth if p.layout[1] == "t" else p.columns
+    )  # fmt: skip
     if all(p.aligned):
         work = 2 * results * p.depth / (OPERATIONS * p.blocks)
         read = 2 * (sum(sides) * p.depth + results) / MEMORY
         behind = finished * SEEN * (BEHIND + (FINISHED + SUMMED) * results)
         long = work >= max(LONG if plan.splits == 1 else LONG_SHARED, read)
-        slow = plan.time > max(MORE * (3 + work), work + behind)
+        more = STRADDLING if any(pitch % 64 for pitch in pitches) else MORE
+        slow = plan.time > max(more * (3 + work), work + behind)
         few = min(sides) in FEW and max(sides) >= OTHER and DEPTHS[0] <= p.depth <= DEPTHS[1]
         return few or (long and slow)
-    pitches = (
-        p.rows if p.layout[0] == "t" else p.depth, p.depth if p.layout[1] == "t" else p.columns
-    )  # fmt: skip
     return any(
         not aligned and pitch % 2 == 0 and NARROW[0] <= other <= NARROW[1]
         and 2 * p.depth * side >= LARGE

@@ -41,6 +41,7 @@ MEASURED = [
     ("nt", 440, 6104, 21456, True, "164, 215"), ("nn", 432, 10800, 4392, True, "59, 72"),
     ("tn", 1048, 400, 28751, False, "87, 58"), ("nn", 656, 920, 27912, True, "60, 71"),
     ("tn", 5592, 24, 5455, True, "20, 25"), ("nn", 7464, 24, 23096, True, "95, 118"),
+    ("nt", 12608, 2304, 768, False, "82, 75"), ("nt", 12608, 3072, 768, False, "101, 95"),
     ("nt", 704, 1672, 11744, False, "64, 49"), ("nn", 1936, 1072, 5976, False, "52, 46"),
 ]  # fmt: skip
 #: The same with a bias, and GELU where it is named: cuBLAS's sums are finished by another launch.
