@@ -347,15 +347,14 @@ def _refusal(name: str) -> Callable[..., Any]:
 
 # --- small tensors --------------------------------------------------------------------------------
 
-#: Bytes up to which PyTorch's own operator is called where a gradient may be asked for: the GPU is
-#: done with both before the host is, which a gradient in Python costs 20 to 50 µs more. On an H200
-#: these are 17 MB, 4,096 rows of 1,024 in float32.
-MOST_HANDED = 2**17 * cuda.get_current_device().MULTIPROCESSOR_COUNT if backend.gpu() else 0
+_BYTES = 2**17 * cuda.get_current_device().MULTIPROCESSOR_COUNT if backend.gpu() else 0
 CHEAP = 4  # times as large an activation's, whose kernels take PyTorch little longer than ours
+#: Bytes, by type, up to which PyTorch's own operator is called where a gradient may be asked for:
+#: the GPU is done with both before the host is, which a gradient in Python costs 20 to 50 µs more.
+#: On an H200 these are 17 MB, 4,096 rows of 1,024 in float32.
+MOST_HANDED = dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), _BYTES)
+MOST_CHEAP = dict.fromkeys(MOST_HANDED, CHEAP * _BYTES)
 MOST_ROWS = 4096  # of LayerNorm's, whose gradient PyTorch adds up row by row
-#: The same by type.
-BOUNDS = dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), MOST_HANDED)
-CHEAP_BOUNDS = dict.fromkeys(BOUNDS, CHEAP * MOST_HANDED)
 
 
 def _at_once(operator: Operator, options: tuple, theirs: Callable, bounds: dict, like: Any) -> Any:
@@ -423,7 +422,7 @@ def _layer_norm_theirs(x: Tensor, gamma: Tensor | None, eps: float) -> Callable 
     """PyTorch's own, if it is called."""
     columns = x.shape[-1:]
     alike = gamma is None or gamma.dtype == x.dtype or torch.is_autocast_enabled()
-    small = x.requires_grad and 4 < x.nbytes <= BOUNDS.get(x.dtype, 0)
+    small = x.requires_grad and 4 < x.nbytes <= MOST_HANDED.get(x.dtype, 0)
     if small and alike and x.numel() <= MOST_ROWS * columns[0]:
         return lambda x, gamma, beta: torch.layer_norm(x, columns, gamma, beta, eps)
     return None
@@ -512,7 +511,7 @@ SOFTMAX = Operator(
 )
 
 
-@functools.partial(_at_once, SOFTMAX, (), lambda x: torch.softmax(x, -1), BOUNDS)
+@functools.partial(_at_once, SOFTMAX, (), lambda x: torch.softmax(x, -1), MOST_HANDED)
 def softmax(x: Tensor) -> Tensor:
     """The softmax along the last axis, of any of the three types; as `course.kernels.softmax`.
 
@@ -554,11 +553,11 @@ _OWN = {  # what `torch.nn.functional`'s functions call
     "relu": torch.relu,
 }
 _QUICK = {
-    name: _at_once(ACTIVATION, (name,), theirs, CHEAP_BOUNDS, _activation)
+    name: _at_once(ACTIVATION, (name,), theirs, MOST_CHEAP, _activation)
     for name, theirs in _OWN.items()
 }
 _GELUS = {"none": _QUICK["gelu"], "tanh": _QUICK["gelu tanh"]}
-_gelu, _gelu_bound = _OWN["gelu"], CHEAP_BOUNDS.get
+_gelu, _gelu_bound = _OWN["gelu"], MOST_CHEAP.get
 
 
 def activation(x: Tensor, name: str = "gelu") -> Tensor:
@@ -583,7 +582,7 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     return _GELUS[approximate](x)
 
 
-@functools.partial(_at_once, ACTIVATION, ("silu",), _OWN["silu"], CHEAP_BOUNDS)
+@functools.partial(_at_once, ACTIVATION, ("silu",), _OWN["silu"], MOST_CHEAP)
 def silu(x: Tensor) -> Tensor:
     """SiLU (Swish), as `torch.nn.functional.silu`; see `activation`."""
 

@@ -33,7 +33,7 @@ def nothing_handed(monkeypatch):
 
 def hand_over(monkeypatch, most):
     """Hand tensors of up to so many bytes to PyTorch's own operators, activations `CHEAP` times."""
-    for bounds, times in ((operators.BOUNDS, 1), (operators.CHEAP_BOUNDS, operators.CHEAP)):
+    for bounds, times in ((operators.MOST_HANDED, 1), (operators.MOST_CHEAP, operators.CHEAP)):
         for dtype in bounds:
             monkeypatch.setitem(bounds, dtype, times * most)
 
