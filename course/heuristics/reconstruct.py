@@ -61,7 +61,8 @@ def best_step(p: ImageProblem) -> str:
     shape, wide, processors = p[:3], p.columns % 4 == 0, multiprocessors()
     tiles = ceil_div(p.rows, 128) * ceil_div(p.columns, 128)
     if p.images:
-        least, filled, many = (TILES_FROM, 0.4, 0.45) if wide else (64, 0.6, 2)
+        least, filled = (TILES_FROM, 0.4) if wide else (64, 0.6)
+        many = 0.45 if p.whole else 2  # tiles for each multiprocessor
         few = p.rows * p.columns < filled * 2**14 * tiles or p.images * tiles < many * processors
         if p.k < least or few:
             return "warp per tile"

@@ -18,6 +18,7 @@ from warpsim.host import gpus
         ("H200", (256, 256, 50, 1000), "tensor cores"), ("H200", (256, 935, 163), "warp per tile"),
         ("H200", (256, 256, 36, 1000), "tensor cores"),
         ("H200", (256, 254, 80, 9), "warp per tile"), ("H200", (256, 256, 60, 1000), "warp tiles"),
+        ("H200", (277, 336, 81, 8), "warp per tile"),
         ("H200", (171, 345, 32, 24), "warp per tile"), ("H200", (32, 4096, 20), "warp per tile"),
         ("H200", (82, 82, 32, 65536), "warp per tile"), ("H200", (24, 30, 2), "warp per tile"),
         ("H200", (1120, 2913, 5), "warp per tile"), ("Tesla T4", (1024, 1024, 50), "warp tiles"),
