@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.exercises import Case, Drawing
+from course.checks.exercises import Case, Drawing, Tolerance
 
 #: What is said where only those elements are wrong whose mean is large beside their spread.
 CANCELS = (
@@ -17,6 +17,18 @@ CANCELS = (
 )
 
 Maker = Callable[[np.random.Generator], Any]
+
+
+def rebuilt(u: np.ndarray, s: np.ndarray, vt: np.ndarray, k: int) -> np.ndarray:
+    """An image, or a stack of them, from the first `k` of its layers."""
+    return (u[..., :k] * s[..., None, :k]) @ vt[..., :k, :]
+
+
+OF_LAYERS = Tolerance(
+    1,
+    "two products and a sum for each layer",
+    magnitude=lambda u, s, vt, k: (k + 20) * rebuilt(np.abs(u), s, np.abs(vt), k),
+)
 
 
 def fixed(name: str, **values: Any) -> Case:
@@ -96,13 +108,14 @@ def covering(size: int, block: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(-(-size // threads) for threads in block)
 
 
-def extent(rng: np.random.Generator, low: int, high: int) -> int:
+def extent(rng: np.random.Generator, low: int, high: int, most: int = 0) -> int:
     """A size from `low` to `high`, small ones as likely as large ones, for a drawn case.
 
     A third are one below, at or above a multiple of a warp or a power of two, where there is one.
-    Large sizes are those of the upper half.
+    Of three cases in a row the first has one of the upper half, up to `most` where that is given.
     """
     if turn(rng) == 0:
+        high = most or high
         low = max(low, high // 2)
     size = round(float(np.exp(rng.uniform(np.log(low), np.log(high + 1)))))
     if rng.random() < 1 / 3:
@@ -114,9 +127,10 @@ def extent(rng: np.random.Generator, low: int, high: int) -> int:
 def block_of_two(rng: np.random.Generator) -> tuple[int, int]:
     """Threads along x and y of a block, for a drawn case; neither is four times the other.
 
-    So who takes x for the row spreads the work about as well as who takes it for the column.
+    So who takes x for the row spreads the work about as well as who takes it for the column. Where
+    a side is long (`sides`) it has at least 3 of both: a million threads are no more counted.
     """
-    return tuple((extent(rng, 1, 10) * rng.integers(1, 4, 2)).tolist())
+    return tuple((extent(rng, 1 if turn(rng) == 2 else 3, 10) * rng.integers(1, 4, 2)).tolist())
 
 
 def places(rng: np.random.Generator, lanes: int = 32) -> np.ndarray:
@@ -129,9 +143,20 @@ def places(rng: np.random.Generator, lanes: int = 32) -> np.ndarray:
 
 
 def sides(rng: np.random.Generator, *most: int) -> list[int]:
-    """Rows and columns up to these, for a drawn case: one of any extent, others of a half on."""
-    free = rng.integers(len(most))
-    return [extent(rng, 1 if side == free else -(-m // 2), m) for side, m in enumerate(most)]
+    """Sizes up to these, for a drawn case; of three in a row each adds 256 to another of them."""
+    return [extent(rng, 1, m) + 256 * (turn(rng) == side) for side, m in enumerate(most)]
+
+
+def kept(rng: np.random.Generator, few: int = 40, many: int = 256) -> tuple[int, int]:
+    """How many singular values there are and are used: few, one, and more than many, in turns."""
+    values = extent(rng, 2, few) + many * (turn(rng) == 2)
+    return values, [extent(rng, 1, values), 1, values - int(rng.integers(2))][turn(rng)]
+
+
+def row_sizes(rng: np.random.Generator) -> tuple[int, int]:
+    """How many rows and how long, for a drawn case; the second of three in a row has over 256."""
+    many = turn(rng) == 1
+    return extent(rng, 1, 12) + 256 * many, extent(rng, 1, 70 if many else 2100)
 
 
 def turn(rng: np.random.Generator) -> int:

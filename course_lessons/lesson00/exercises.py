@@ -4,12 +4,16 @@ import numpy as np
 
 from course.checks.exercises import Case, Tolerance
 from course_lessons.cases import (
+    OF_LAYERS,
     block_of_two,
     drawn,
     empty,
     extent,
     factors,
+    kept,
     normal,
+    rebuilt,
+    sides,
     turn,
     uniform,
     unit,
@@ -27,7 +31,7 @@ def _photo(rows, columns, block=(16, 16)):
 
 
 def _some_photo(rng):
-    return _photo(extent(rng, 1, 90), extent(rng, 1, 90), block=block_of_two(rng))
+    return _photo(*sides(rng, 90, 90), block=block_of_two(rng))
 
 
 def _light(rows, columns):
@@ -79,9 +83,8 @@ def _layers(rows, columns, values, k, block=(16, 16), scale=1.0):
 
 
 def _some_layers(rng):
-    rows, columns, values = extent(rng, 1, 70), extent(rng, 1, 70), extent(rng, 1, 520)
-    k, scale = extent(rng, 1, values), 1e-6 if turn(rng) == 1 else 1.0
-    return _layers(rows, columns, values, k, block=block_of_two(rng), scale=scale)
+    scale = 1e-6 if turn(rng) == 1 else 1.0
+    return _layers(*sides(rng, 70, 70), *kept(rng), block=block_of_two(rng), scale=scale)
 
 
 LessonKernel.declare(
@@ -89,14 +92,10 @@ LessonKernel.declare(
     lesson=0,
     title="Your photograph from its layers",
     outputs=("out",),
-    reference=lambda u, s, vt, k: (u[:, :k] * s[:k]) @ vt[:k],
+    reference=rebuilt,
     cases=[_layers(16, 16, 16, 5), _layers(13, 37, 9, 5), _layers(37, 13, 13, 13)],
     drawer=_some_layers,
-    tolerance=Tolerance(
-        1,
-        "two products and a sum for each layer",
-        magnitude=lambda u, s, vt, k: (k + 20) * (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
-    ),
+    tolerance=OF_LAYERS,
     hints={
         "out-of-bounds": "A thread is inside if its column exists and its row exists, too. The "
         "indices are u[row, i], s[i], vt[i, column].",

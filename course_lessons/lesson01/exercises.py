@@ -14,6 +14,8 @@ from course_lessons.cases import (
     fixed,
     integers,
     normal,
+    sides,
+    turn,
     uniform,
     unit,
 )
@@ -112,8 +114,8 @@ def _in_two_axes(case):
     """A drawer of such cases: any image, any block, a grid that covers it whichever way x walks."""
 
     def drawer(rng):
-        rows, columns, block = extent(rng, 1, 70), extent(rng, 1, 70), block_of_two(rng)
-        return case(rows, columns, block=block, grid=covering(max(rows, columns), block))
+        size, block = sides(rng, 70, 70), block_of_two(rng)
+        return case(*size, block=block, grid=covering(max(size), block))
 
     return drawer
 
@@ -291,9 +293,10 @@ def _values(n, bins, grid, block, before=1, filled=None):
 
 
 def _some_values(rng):
-    n, bins, block = extent(rng, 1, 2000), extent(rng, 1, 2200), extent(rng, 1, 300)
+    n, bins, block = extent(rng, 1, 2000, 140_000), extent(rng, 1, 2200), extent(rng, 1, 300)
     grid = -(-max(n, bins) // block) + int(rng.integers(3))  # threads for all values, and all bins
-    return _values(n, bins, grid, block, before=1000, filled=int(rng.integers(1, bins + 1)))
+    filled = bins if turn(rng) == 0 else int(rng.integers(1, bins + 1))
+    return _values(n, bins, grid, block, before=100_000, filled=filled)
 
 
 LessonKernel.declare(

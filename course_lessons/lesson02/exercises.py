@@ -4,13 +4,17 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import (
+    OF_LAYERS,
     block_of_two,
     covering,
     drawn,
     empty,
     extent,
     factors,
+    kept,
     of_values,
+    rebuilt,
+    sides,
     turn,
 )  # fmt: skip
 from course_lessons.edits import LessonKernel
@@ -41,8 +45,7 @@ FunctionExercise.declare(
         _two_images(5, 3, 2),
     ],
     drawer=lambda rng: _two_images(
-        extent(rng, 1, 150),
-        extent(rng, 1, 150),
+        *sides(rng, 70, 70),
         error=10 ** rng.uniform(-3, 0),
         dtype=rng.choice([np.float32, np.float64]),
     ),
@@ -172,41 +175,26 @@ FunctionExercise.declare(
 # --- rebuild it ---------------------------------------------------------------------------------
 
 
-def _reconstruction(u, s, vt, k):
-    return (u[:, :k] * s[:k]) @ vt[:k]
-
-
-_ROUNDING = Tolerance(
-    1,
-    "two products and a sum for each singular value",
-    magnitude=lambda u, s, vt, k: (k + 20) * (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
-)
-
-
 def _layers(rows, columns, values, k):
     return Case(f"{rows} x {columns}, k = {k}", drawn(**factors(rows, columns, values), k=k))
 
 
 def _some(case, **others):
     """A drawer of such cases: images and numbers of values of any size, and any k."""
-
-    def drawer(rng):
-        rows, columns, values = extent(rng, 1, 70), extent(rng, 1, 70), extent(rng, 1, 520)
-        made = {name: make(rng) for name, make in others.items()}
-        return case(rows, columns, values, extent(rng, 1, values), **made)
-
-    return drawer
+    return lambda rng: case(
+        *sides(rng, 70, 70), *kept(rng), **{name: make(rng) for name, make in others.items()}
+    )
 
 
 FunctionExercise.declare(
     name="one-loop",
     lesson=2,
     title="Rebuild an image layer by layer",
-    reference=_reconstruction,
+    reference=rebuilt,
     cases=[_layers(8, 8, 8, 3), _layers(13, 37, 9, 5), _layers(7, 5, 5, 5)],
     drawer=_some(_layers),
     drawn=12,
-    tolerance=_ROUNDING,
+    tolerance=OF_LAYERS,
     dtype=np.float32,
     hints={
         "wrong-result": "Layer i is the column u[:, i] times the row vt[i], times the number "
@@ -286,11 +274,11 @@ for _name, _title, _typing, _forbidden, _limits in (
         lesson=2,
         title=_title,
         outputs=("out",),
-        reference=_reconstruction,
+        reference=rebuilt,
         cases=_KERNEL_CASES,
         drawer=_some(_kernel_case, block=block_of_two),
         drawn=9,
-        tolerance=_ROUNDING,
+        tolerance=OF_LAYERS,
         forbidden=_forbidden,
         limits=_limits,
         hints=_KERNEL_HINTS | {"typing": _typing},

@@ -4,11 +4,14 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import (
+    OF_LAYERS,
     drawn,
     empty,
     extent,
     factors,
+    kept,
     places,
+    rebuilt,
     sides,
     table,
     told,
@@ -49,7 +52,7 @@ LessonKernel.declare(
     updated=("x",),
     reference=_reversed_pieces,
     cases=[_to_reverse(n) for n in (64, 192, 100, 400)],
-    drawer=lambda rng: _to_reverse(int(rng.integers(1, 2500))),
+    drawer=lambda rng: _to_reverse(extent(rng, 1, 2500)),
     drawn=6,
     hints={
         "race": "Everybody puts an element into the buffer, then all wait at "
@@ -124,20 +127,8 @@ def _factors(rows, columns, values, k, measured=False):
     return Case(f"{rows} x {columns}, k = {k}", arguments, (TILE, TILE), grid, measured=measured)
 
 
-def _any_factors(rng):
-    k = int(rng.integers(1, 301, 2).max())
-    return _factors(*sides(rng, 90, 90), k + int(rng.choice([0, 7])), k)
-
-
-TOLERANCE = Tolerance(
-    1,
-    "two products and a sum for each singular value",
-    magnitude=lambda u, s, vt, k: (k + 20) * (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
-)
-
-
 def _whole_tiles(rng):
-    rows, columns, k = (TILE * int(n) for n in rng.integers(1, 5, 3))
+    rows, columns, k = (TILE * extent(rng, 1, most) for most in (4, 4, 34))
     return _factors(rows, columns, k + int(rng.choice([0, 7])), k)
 
 
@@ -146,10 +137,10 @@ LessonKernel.declare(
     lesson=5,
     title="The statements of a round, in order",
     outputs=("out",),
-    reference=lambda u, s, vt, k: (u[:, :k] * s[:k]) @ vt[:k],
+    reference=rebuilt,
     cases=[_factors(16, 32, 40, 16), _factors(32, 16, 40, 32), _factors(48, 32, 64, 64)],
     drawer=_whole_tiles,
-    tolerance=TOLERANCE,
+    tolerance=OF_LAYERS,
     forbidden={"float64", "bank-conflict"},
     statements=(
         "u_tile[y, x] = u[row, start + x] * s[start + x]",
@@ -178,15 +169,15 @@ LessonKernel.declare(
     lesson=5,
     title="Rebuild an image from tiles",
     outputs=("out",),
-    reference=lambda u, s, vt, k: (u[:, :k] * s[:k]) @ vt[:k],
+    reference=rebuilt,
     cases=[
         _factors(16, 16, 48, 32),
         _factors(32, 16, 20, 1),
         _factors(41, 17, 33, 33),
         _factors(64, 96, 32, 32, measured=True),
     ],
-    drawer=_any_factors,
-    tolerance=TOLERANCE,
+    drawer=lambda rng: _factors(*sides(rng, 40, 40), *kept(rng)),
+    tolerance=OF_LAYERS,
     forbidden={"float64", "bank-conflict"},
     limits=[
         Limit("global", "load", "sectors", "element", 1, _TILES_ONLY),
@@ -226,7 +217,8 @@ def _to_sum(n, threads, measured=False):
 
 def _any_sums(rng):
     threads = 2 ** int(rng.integers(4, 9))
-    return _to_sum(extent(rng, 1, threads if turn(rng) == 1 else 70 * threads), threads)
+    most = threads if turn(rng) == 1 else 70 * threads
+    return _to_sum(extent(rng, 1, most, 600 * threads), threads)
 
 
 def _sums(x, out):
@@ -395,7 +387,7 @@ for _name, _title, _forbidden in (
             _to_transpose(33, 70),
             _to_transpose(64, 96, measured=True),
         ],
-        drawer=lambda rng: _to_transpose(*sides(rng, 130, 130)),
+        drawer=lambda rng: _to_transpose(*sides(rng, 70, 70)),
         forbidden=_forbidden | {"float64"},
         limits=[Limit("shared", "load", "bytes", "element", 4, _OF_FOUR_BYTES)],
         hints=_TRANSPOSE_HINTS,

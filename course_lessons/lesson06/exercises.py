@@ -3,7 +3,17 @@
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
-from course_lessons.cases import drawn, empty, extent, factors, sides, told
+from course_lessons.cases import (
+    OF_LAYERS,
+    drawn,
+    empty,
+    extent,
+    factors,
+    kept,
+    rebuilt,
+    sides,
+    told,
+)
 from course_lessons.edits import LessonKernel
 from course_lessons.lesson06 import lanes, rivals
 
@@ -21,28 +31,16 @@ def _factors(rows, columns, values, k, tile, measured=False):
     return Case(f"{rows} x {columns}, k = {k}", arguments, threads, grid, measured=measured)
 
 
-def _any_factors(tile, most, multiple=1):
-    """A drawer of images a little beyond two tiles a side; columns and k are multiples."""
+def _any_factors(tile, multiple=1, many=128):
+    """A drawer of images of up to a tile, or with a long side; columns and k are multiples."""
 
     def drawer(rng):
-        rows, columns = sides(rng, 9 * tile[0] // 4, 9 * tile[1] // 4)
-        columns, k = (
-            -(-n // multiple) * multiple for n in (columns, int(rng.integers(1, most, 2).max()))
-        )
-        return _factors(rows, columns, k + multiple * int(rng.choice([0, 3])), k, tile)
+        rows, *others = *sides(rng, *tile[:2]), *kept(rng, 24, many)
+        return _factors(rows, *(-(-n // multiple) * multiple for n in others), tile)
 
     return drawer
 
 
-def _reconstruction(u, s, vt, k):
-    return (u[:, :k] * s[:k]) @ vt[:k]
-
-
-TOLERANCE = Tolerance(
-    1,
-    "two products and a sum for each singular value",
-    magnitude=lambda u, s, vt, k: (k + 20) * (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
-)
 HINTS = {
     "race": "Two barriers: one between filling the tiles and reading them, one between reading "
     "them and filling them again in the next round. If two threads write the same pixel of out, "
@@ -84,7 +82,7 @@ def _limits(k, global_lanes, shared_lanes, why):
 
 def _rebuilding(**fields):
     LessonKernel.declare(
-        lesson=6, outputs=("out",), reference=_reconstruction, tolerance=TOLERANCE, **fields
+        lesson=6, outputs=("out",), reference=rebuilt, tolerance=OF_LAYERS, **fields
     )
 
 
@@ -97,7 +95,7 @@ _rebuilding(
         _factors(128, 128, 20, 16, SQUARE, measured=True),
         _factors(256, 256, 24, 17, SQUARE),
     ],
-    drawer=_any_factors(SQUARE, 24),
+    drawer=_any_factors(SQUARE),
     forbidden={"float64"},
     limits=_limits(
         16,
@@ -118,7 +116,7 @@ _rebuilding(
         _factors(128, 128, 20, 16, SQUARE, measured=True),
         _factors(130, 132, 16, 12, SQUARE),
     ],
-    drawer=_any_factors(SQUARE, 24, multiple=4),
+    drawer=_any_factors(SQUARE, multiple=4),
     forbidden={"float64", "bank-conflict"},
     limits=_limits(
         16,
@@ -153,7 +151,7 @@ _rebuilding(
         _factors(130, 132, 40, 32, SQUARE),
         _factors(128, 128, 32, 24, SQUARE, measured=True),
     ],
-    drawer=_any_factors(SQUARE, 50, multiple=8),
+    drawer=_any_factors(SQUARE, multiple=8),
     forbidden={"float64", "bank-conflict"},
     statements=(
         "load_tile(u, s, vt, start, first_row, first_column, next_u, next_vt)",
@@ -191,7 +189,7 @@ _rebuilding(
         _factors(40, 37, 36, 33, BUFFERED),
         _factors(5, 3, 4, 1, BUFFERED),
     ],
-    drawer=_any_factors(BUFFERED, 300),
+    drawer=_any_factors(BUFFERED, many=256),
     forbidden={"float64"},
     barriers="With two buffers one barrier a round does it: what is filled and what is read are "
     "never the same buffer.",

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from course.checks.answers import looks_like_a_stub, plain_function
-from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from course.checks.exercises import Case, FunctionExercise, Limit
 from course.checks.verdicts import brief
-from course_lessons.cases import extent, fixed, table
+from course_lessons.cases import OF_LAYERS, extent, fixed, kept, rebuilt, sides, table
 from course_lessons.edits import LessonKernel
 from course_lessons.lesson03.judges import judge_pair
 from course_lessons.lesson09.judges import judge_remaining, judge_saved
@@ -43,13 +43,9 @@ def _stack(images, rows, columns, values, k, block=(16, 16, 1), measured=False):
 
 
 def _drawn_stack(rng):
-    values, blocks = extent(rng, 9, 300), ((16, 16, 1), (8, 4, 2), (32, 2, 4), (3, 5, 7))
-    sizes = extent(rng, 1, 9), extent(rng, 1, 40), extent(rng, 1, 70), values
-    return _stack(*sizes, extent(rng, 1, values - 1), blocks[rng.integers(4)])
-
-
-def _layers(u, s, vt, k):
-    return (u[..., :k] * s[:, None, :k]) @ vt[:, :k]
+    blocks = (16, 16, 1), (8, 4, 2), (32, 2, 4), (3, 5, 7)
+    images, (_, *size) = extent(rng, 1, 9, 70), sides(rng, 1, 20, 40)
+    return _stack(images, *size, *kept(rng, 16), blocks[rng.integers(4)])
 
 
 _ONE_EACH = "For each of the k layers a pixel needs one number of u, one of s and one of vt."
@@ -59,18 +55,14 @@ LessonKernel.declare(
     lesson=9,
     title="Many images in one launch",
     outputs=("out",),
-    reference=_layers,
+    reference=rebuilt,
     cases=[
         _stack(3, 16, 16, 6, 4),
         _stack(3, 7, 5, 3, 3, block=(8, 4, 2)),
         _stack(4, 32, 64, 8, 8, block=(32, 8, 1), measured=True),
     ],
     drawer=_drawn_stack,
-    tolerance=Tolerance(
-        2,
-        "two products and a sum for each of k singular values",
-        magnitude=lambda u, s, vt, k: k * _layers(np.abs(u), s, np.abs(vt), k),
-    ),
+    tolerance=OF_LAYERS,
     forbidden={"float64", "uncoalesced", "same-value-race"},
     limits=[
         Limit("global", "store", "lanes", "element", 1, "Store each pixel once, at the end."),

@@ -6,7 +6,7 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course.kernels.reduce import KINDS, combiners
-from course_lessons.cases import drawn, empty, extent, fixed, normal, table, turn, zeros
+from course_lessons.cases import drawn, empty, extent, fixed, normal, row_sizes, table, turn, zeros
 from course_lessons.edits import LessonKernel
 from course_lessons.lesson10 import rivals
 
@@ -49,7 +49,7 @@ LessonKernel.declare(
         _sums(3, 7),
         _sums(32, 256, measured=True),
     ],
-    drawer=lambda rng: _sums(extent(rng, 1, 70), extent(rng, 1, 2100)),
+    drawer=lambda rng: _sums(*row_sizes(rng)),
     drawn=5,
     tolerance=Tolerance(
         1,
@@ -91,8 +91,8 @@ def _all(size, blocks=BLOCKS, measured=False):
 
 
 def _drawn_all(rng):
-    blocks = extent(rng, 1, 5)
-    return _all(int(rng.integers(1, 60 * 256 * blocks)), blocks)
+    blocks = 5 if turn(rng) == 0 else extent(rng, 1, 5)
+    return _all(extent(rng, 65_537 if turn(rng) == 0 else 1, 60 * 256 * blocks), blocks)
 
 
 LessonKernel.declare(
@@ -224,7 +224,7 @@ def row_case(
 
 
 def _drawn_rows(rng):
-    sizes, spread = (extent(rng, 1, 12), extent(rng, 1, 2100)), 10 ** rng.uniform(-1, 1.3)
+    sizes, spread = row_sizes(rng), 10 ** rng.uniform(-1, 1.3)
     middle, outlier = (int(number) for number in rng.choice([0, 200, -2000], 2))
     return row_case(*sizes, spread, middle, order=int(rng.integers(-1, 2)), outlier=outlier)
 

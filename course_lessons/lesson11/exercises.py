@@ -152,7 +152,7 @@ def _round(batch, n, m, *special, measured=False):
 
 def _drawn_round(rng):
     special = [each for each in SPECIAL if rng.random() < 0.25]
-    return _round(extent(rng, 1, 4), 2 * extent(rng, 1, 12), int(rng.integers(1, 300)), *special)
+    return _round(extent(rng, 1, 4), 2 * extent(rng, 1, 12), extent(rng, 1, 300, 600), *special)
 
 
 LessonKernel.declare(

@@ -155,7 +155,7 @@ def _frames(batch, level=0.0, spread=2.0, measured=False):
 
 def _any_frames(rng):
     spread = 10.0 ** rng.uniform(-3, 1)
-    return _frames(extent(rng, 1, 13), level=spread * rng.choice([0, -3, 400]), spread=spread)
+    return _frames(extent(rng, 1, 13, 600), level=spread * rng.choice([0, -3, 400]), spread=spread)
 
 
 _LOADED_ONCE = (

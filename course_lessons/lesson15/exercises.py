@@ -4,7 +4,7 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course.dispatch.slots import in_c_order
-from course_lessons.cases import drawn, extent, fixed, normal, table
+from course_lessons.cases import drawn, extent, fixed, normal, row_sizes, table
 from course_lessons.edits import LessonFunction, LessonKernel
 from course_lessons.lesson10.exercises import ALL_LANES, SHUFFLE_HINTS
 from course_lessons.lesson15 import rivals, toy_torch
@@ -85,8 +85,7 @@ def _backward_case(rows, columns, spread=1.0, measured=False, of_dy=1.0):
 
 
 def _any_backward(rng):
-    rows, columns = extent(rng, 1, 12), extent(rng, 1, 2100)
-    return _backward_case(rows, columns, rng.uniform(0, 8), of_dy=10 ** rng.uniform(-9, 3))
+    return _backward_case(*row_sizes(rng), rng.uniform(0, 8), of_dy=10 ** rng.uniform(-9, 3))
 
 
 LessonKernel.declare(

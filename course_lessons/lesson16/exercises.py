@@ -3,7 +3,7 @@
 import numpy as np
 
 from course.checks.exercises import Case, Counted, FunctionExercise, Limit, Tolerance
-from course_lessons.cases import covering, drawn, empty, extent, fixed, normal, table, unit
+from course_lessons.cases import covering, drawn, empty, extent, fixed, normal, sides, table, unit
 from course_lessons.edits import LessonKernel
 from course_lessons.lesson16 import rivals
 from course_lessons.lesson16.judges import judge_launches
@@ -39,7 +39,9 @@ def _far_targets(rng):
 
 def _any_logits(rng):
     spread = 10.0 ** rng.integers(-1, 4)
-    return _logits(extent(rng, 1, 3000), spread, scale=np.float32(1 / rng.integers(1, 999)))
+    return _logits(
+        extent(rng, 1, 3000, 140_000), spread, scale=np.float32(1 / rng.integers(1, 999))
+    )
 
 
 def _bce(logits, targets, scale):
@@ -110,7 +112,7 @@ def _codes(size, blocks, seed=5, step=11, measured=False, spread=1):
 
 def _any_codes(rng):
     seed, step = int(rng.integers(1 << 62)), int(rng.integers(1 << 30))
-    sizes = extent(rng, 1, 20_000), extent(rng, 1, 12)
+    sizes = extent(rng, 1, 20_000, 140_000), extent(rng, 1, 12)
     return _codes(*sizes, seed, step, spread=rng.choice([1, 12]))
 
 
@@ -201,7 +203,7 @@ def _weights(size, step=3, more=0, rate=0.1, near=1.0, measured=False):
 
 def _any_weights(rng):
     return _weights(
-        extent(rng, 1, 1500), step=extent(rng, 1, 5000), more=int(rng.integers(4)),
+        extent(rng, 1, 1500, 140_000), step=extent(rng, 1, 5000), more=int(rng.integers(4)),
         rate=10.0 ** rng.integers(-3, 1), near=float(rng.choice([99, 1, 1e-2, 1e-7])),
     )  # fmt: skip
 
@@ -293,11 +295,11 @@ LessonKernel.declare(
         _layer(13, 75, 37),
         _layer(64, 64, 96, measured=True),
     ],
-    drawer=lambda rng: _layer(*(extent(rng, 1, most) for most in (150, 300, 150))),
+    drawer=lambda rng: _layer(*sides(rng, 70, 70, 70)),
     drawn=4,
     tolerance=Tolerance(
-        310,
-        "a product and a sum for each of up to 300 numbers, a bias and a slope",
+        340,
+        "a product and a sum for each of up to 326 numbers, a bias and a slope",
         magnitude=lambda x, weight, bias: np.abs(x) @ np.abs(weight).T + np.abs(bias),
     ),
     forbidden={"float64", "bank-conflict"},

@@ -150,7 +150,7 @@ LessonKernel.declare(
     outputs=("out",),
     reference=lambda a, b: a @ b,
     cases=[_tiles(16, 16, 80), _tiles(32, 48, 48, measured=True)],
-    drawer=lambda rng: _tiles(*map(int, 16 * rng.integers(1, (6, 6, 13)))),
+    drawer=lambda rng: _tiles(*(16 * extent(rng, 1, 5, most) for most in (5, 5, 34))),
     drawn=5,
     tolerance=WHOLE,
     forbidden=NO_FLOAT64,

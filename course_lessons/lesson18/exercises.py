@@ -3,7 +3,7 @@
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
-from course_lessons.cases import covering, drawn, empty, extent, fixed, table
+from course_lessons.cases import covering, drawn, empty, extent, fixed, sides, table
 from course_lessons.edits import LessonKernel
 from course_lessons.lesson18 import attention_exercises, judges
 from course_lessons.lesson18.token_exercises import halves
@@ -30,8 +30,9 @@ def _layer(rows, depth, columns, spread=1.0, mean=0.0, measured=False):
 
 
 def _any_layer(rng):
-    sizes = rng.integers(1, (70, 90, 150)).tolist()
-    return _layer(*sizes, spread=rng.choice([0.3, 1, 3]), mean=rng.choice([0.0, 0, 4]))
+    return _layer(
+        *sides(rng, 40, 40, 40), spread=rng.choice([0.3, 1, 3]), mean=rng.choice([0.0, 0, 4])
+    )
 
 
 def _gelu(z):

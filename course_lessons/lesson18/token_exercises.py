@@ -3,7 +3,7 @@
 import numpy as np
 
 from course.checks.exercises import Case, Limit, Tolerance
-from course_lessons.cases import CANCELS, covering, drawn, empty, extent
+from course_lessons.cases import CANCELS, covering, drawn, empty, extent, row_sizes
 from course_lessons.edits import LessonKernel
 from course_lessons.lesson18 import parts
 
@@ -98,7 +98,7 @@ def _tokens(name, rows, columns, mean=0.0, spread=1.0, measured=False):
 
 
 def _any_tokens(rng):
-    rows, columns = extent(rng, 1, 13), extent(rng, 1, 2100)
+    rows, columns = row_sizes(rng)
     spread = 10.0 ** rng.integers(-5, 4)
     mean = spread * rng.choice([0, 0, -3, 60], (rows, 1))
     return _tokens(f"{rows} x {columns}, spread about {spread:g}", rows, columns, mean, spread)

@@ -12,8 +12,12 @@ wrong, right = answers_to("rebuild-many")
 wrong("out-of-bounds", "Three guards")({" image < out.shape[0] and": ""})
 wrong("float64", "float32(0)")({"float32(0)": "0.0"})
 wrong("wrong-result", "drawn")({"range(k)": "range(min(k, 64))"})
-wrong("uncoalesced", "walks along the columns")(
-    {"col, row": "row, col", "col <": "image < out.shape[0]:\n        c = col\n        while c <"},
+wrong("uncoalesced|not-parallel", "walks along the columns|column of its own")(
+    {
+        "col, row": "row, col",
+        "if image": "while image",
+        "col <": "image < out.shape[0]:\n        c = col\n        while c <",
+    },
     {"total =": "    total =", "for i": "    for i"},
     {"total +=": "    total +=", ", col]\n": ", c]\n    "},
     {
