@@ -69,14 +69,19 @@ def empty(*shape: int, dtype: Any = np.float32) -> Maker:
     return lambda rng: np.empty(shape, dtype)
 
 
-def normal(*shape: int) -> Maker:
-    """Float32 from the normal distribution."""
-    return lambda rng: rng.standard_normal(shape, dtype=np.float32)
+def normal(*shape: int, sized: bool = False) -> Maker:
+    """Float32 from the normal distribution, times `factor`."""
+    return lambda rng: factor(rng, sized) * rng.standard_normal(shape, dtype=np.float32)
 
 
-def uniform(low: float, high: float, *shape: int) -> Maker:
-    """Float32 between two numbers; one of them without a shape."""
-    return lambda rng: np.float32(rng.uniform(low, high, shape or None))
+def uniform(low: float, high: float, *shape: int, sized: bool = False) -> Maker:
+    """Float32 between two numbers, times `factor`; one of them without a shape."""
+    return lambda rng: factor(rng, sized) * np.float32(rng.uniform(low, high, shape or None))
+
+
+def factor(rng: np.random.Generator, sized: bool = True) -> np.float32:
+    """What brings numbers near 1 below -65,536, near 0, or leaves them, in drawn cases in turns."""
+    return np.float32((-(2**20), 2**-20, 1)[turn(rng) if sized else 2])
 
 
 def unit(*shape: int) -> Maker:
@@ -94,13 +99,14 @@ def zeros(*shape: int, dtype: Any = np.float32) -> Maker:
     return lambda rng: np.zeros(shape, dtype)
 
 
-def factors(rows: int, columns: int, values: int, scale: float = 1.0) -> dict[str, Maker]:
-    """The factors u, s and vt of an image, the largest singular value first; `scale` is of s."""
-    return {
-        "u": normal(rows, values),
-        "s": lambda rng: np.float32(scale) * np.sort(unit(values)(rng) + np.float32(0.5))[::-1],
-        "vt": normal(values, columns),
-    }
+def factors(rows: int, columns: int, values: int, sized: bool = False) -> dict[str, Maker]:
+    """The factors u, s and vt of an image, the largest singular value first; `sized` is of s."""
+
+    def falling(rng: np.random.Generator) -> np.ndarray:
+        rising = np.sort(unit(values)(rng) + np.float32(0.5))
+        return abs(factor(rng, sized)) * rising[::-1].copy()
+
+    return {"u": normal(rows, values), "s": falling, "vt": normal(values, columns)}
 
 
 def covering(size: int, block: tuple[int, ...]) -> tuple[int, ...]:

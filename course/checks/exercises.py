@@ -60,10 +60,10 @@ class Case:
 
 
 class Drawing(np.random.Generator):
-    """What draws the case of a seed; `remainder` is the seed's remainder by 3.
+    """What draws the case of a seed, and its arguments; `remainder` is the seed's remainder by 3.
 
     So of three cases in a row each may be of another kind: `course_lessons.cases.extent` takes
-    large sizes where it is 0.
+    large sizes where it is 0. In a case that is listed it is 2.
     """
 
     remainder = 2
@@ -287,7 +287,9 @@ class Exercise:
         return self._made(case, *stream, *[2] * self.anew)
 
     def _made(self, case: Case, *stream: int) -> dict[str, Any]:
-        return case.arguments(np.random.default_rng([zlib.crc32(self.name.encode()), *stream]))
+        rng = Drawing(np.random.PCG64([zlib.crc32(self.name.encode()), *stream]))
+        rng.remainder = 2 if case.seed is None else case.seed % 3
+        return case.arguments(rng)
 
     def given(self) -> str:
         """Return the text of the cell that a student begins with; "" where it is not known."""

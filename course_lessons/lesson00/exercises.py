@@ -14,7 +14,6 @@ from course_lessons.cases import (
     normal,
     rebuilt,
     sides,
-    turn,
     uniform,
     unit,
 )
@@ -77,14 +76,13 @@ LessonKernel.declare(
 # --- rebuild: a photograph from its layers --------------------------------------------------------
 
 
-def _layers(rows, columns, values, k, block=(16, 16), scale=1.0):
-    arguments = drawn(**factors(rows, columns, values, scale), k=k, out=empty(rows, columns))
+def _layers(rows, columns, values, k, block=(16, 16)):
+    arguments = drawn(**factors(rows, columns, values, True), k=k, out=empty(rows, columns))
     return Case(f"{rows} x {columns}, k = {k}", arguments, block=block)
 
 
 def _some_layers(rng):
-    scale = 1e-6 if turn(rng) == 1 else 1.0
-    return _layers(*sides(rng, 70, 70), *kept(rng), block=block_of_two(rng), scale=scale)
+    return _layers(*sides(rng, 70, 70), *kept(rng), block=block_of_two(rng))
 
 
 LessonKernel.declare(
@@ -139,7 +137,8 @@ LessonKernel.declare(
 
 def scale_add_case(n, block, grid=None, low=2):
     """A number, two arrays and one for the result; lesson 01 takes them, too."""
-    arguments = drawn(out=empty(n), a=uniform(low, 3), x=normal(n), y=normal(n))
+    x = y = normal(n, sized=True)
+    arguments = drawn(out=empty(n), a=uniform(low, 3), x=x, y=y)
     return Case(count(n, "element"), arguments, block=block, grid=grid)
 
 

@@ -28,7 +28,7 @@ from warpsim.core.words import count
 
 
 def _numbers(n, block, spare=0, low=1):
-    arguments = drawn(out=empty(n), x=uniform(low, 5, n))
+    arguments = drawn(out=empty(n), x=uniform(low, 5, n, sized=True))
     return Case(count(n, "element"), arguments, block=block, grid=-(-n // block) + spare)
 
 
@@ -106,7 +106,8 @@ LessonKernel.declare(
 
 
 def _two_images(*shape, block=(16, 16), grid=None, measured=False):
-    arguments = drawn(out=empty(*shape), a=normal(*shape), b=normal(*shape))
+    a = b = normal(*shape, sized=True)
+    arguments = drawn(out=empty(*shape), a=a, b=b)
     return Case(f"{shape[0]} x {shape[1]}", arguments, block, grid, measured=measured)
 
 
@@ -234,7 +235,7 @@ _WEIGHTS = np.array([0.299, 0.587, 0.114])
 
 
 def _colours(rows, columns, block=(16, 16), grid=None):
-    arguments = drawn(out=empty(rows, columns), rgb=uniform(0, 2, rows, columns, 3))
+    arguments = drawn(out=empty(rows, columns), rgb=uniform(0, 2, rows, columns, 3, sized=True))
     return Case(f"{rows} x {columns} x 3", arguments, block, grid)
 
 

@@ -56,7 +56,8 @@ FunctionExercise.declare(
 
 
 def _to_add(n, grid, block, measured=False, start=0):
-    arguments = drawn(total=lambda rng: np.float32([start]), x=uniform(0.5, 1.5, n))
+    total, x = uniform(start, start, 1, sized=True), uniform(0.5, 1.5, n, sized=True)
+    arguments = drawn(total=total, x=x)
     return Case(count(n, "element"), arguments, block, grid, measured=measured)
 
 
@@ -205,7 +206,7 @@ _layer_case, _any_layer = rectangles(
         "out": empty(rows, columns),
         "column": uniform(-2, 2, rows),
         "weight": uniform(2, 3),
-        "row": uniform(-2, 2, columns),
+        "row": uniform(-2, 2, columns, sized=True),
     }
 )
 
@@ -247,7 +248,8 @@ LessonKernel.declare(
 
 
 def _two_arrays(n, block, measured=False):
-    arguments = drawn(squares=empty(n), roots=empty(n), x=uniform(2, 3, n), y=uniform(4, 9, n))
+    x, y = uniform(2, 3, n, sized=True), uniform(4, 9, n)
+    arguments = drawn(squares=empty(n), roots=empty(n), x=x, y=y)
     return Case(f"{n:,} of each", arguments, block, -(-2 * n // block), measured=measured)
 
 

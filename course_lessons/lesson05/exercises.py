@@ -38,7 +38,8 @@ BLOCK = 64  # threads of a block in lesson 05's one-dimensional exercises
 
 
 def _to_reverse(n):
-    return Case(count(n, "element"), drawn(x=uniform(1, 5, n)), block=BLOCK, grid=-(-n // BLOCK))
+    x = uniform(1, 5, n, sized=True)
+    return Case(count(n, "element"), drawn(x=x), block=BLOCK, grid=-(-n // BLOCK))
 
 
 def _reversed_pieces(x):
@@ -77,7 +78,7 @@ WINDOW = 2 * RADIUS + 1
 
 
 def _to_blur(n, measured=False):
-    arguments = drawn(out=empty(n), x=uniform(1, 5, n))
+    arguments = drawn(out=empty(n), x=uniform(1, 5, n, sized=True))
     return Case(count(n, "element"), arguments, BLOCK, -(-n // BLOCK), measured=measured)
 
 
@@ -211,7 +212,7 @@ LessonKernel.declare(
 
 def _to_sum(n, threads, measured=False):
     blocks = -(-n // threads)
-    arguments = drawn(out=empty(blocks), x=uniform(1, 5, n))
+    arguments = drawn(out=empty(blocks), x=uniform(1, 5, n, sized=True))
     return Case(count(n, "element"), arguments, threads, blocks, 4 * threads, measured)
 
 
@@ -243,7 +244,7 @@ LessonKernel.declare(
     ],
     drawer=_any_sums,
     tolerance=Tolerance(
-        256, "up to 255 sums one after the other", magnitude=lambda x, out: _sums(x, out)
+        256, "up to 255 sums one after the other", magnitude=lambda x, out: _sums(np.abs(x), out)
     ),
     forbidden={"float64"},
     limits=[
@@ -344,7 +345,7 @@ LessonKernel.declare(
 
 
 def _to_transpose(rows, columns, measured=False):
-    arguments = drawn(out=empty(columns, rows), image=uniform(1, 5, rows, columns))
+    arguments = drawn(out=empty(columns, rows), image=uniform(1, 5, rows, columns, sized=True))
     grid = (-(-columns // 32), -(-rows // 32))
     return Case(f"{rows} x {columns}", arguments, (32, 32), grid, measured=measured)
 

@@ -13,7 +13,7 @@ import numpy as np
 from course.checks.answers import looks_like_a_stub, plain_function
 from course.checks.exercises import Case, FunctionExercise, Limit
 from course.checks.verdicts import brief
-from course_lessons.cases import OF_LAYERS, extent, fixed, kept, rebuilt, sides, table
+from course_lessons.cases import OF_LAYERS, extent, fixed, kept, normal, rebuilt, sides, table
 from course_lessons.edits import LessonKernel
 from course_lessons.lesson03.judges import judge_pair
 from course_lessons.lesson09.judges import judge_remaining, judge_saved
@@ -30,7 +30,7 @@ def _stack(images, rows, columns, values, k, block=(16, 16, 1), measured=False):
     def arguments(rng):
         falling = np.sort(rng.random((images, values), dtype=np.float32) + np.float32(0.5))
         return {
-            "u": rng.standard_normal((images, rows, values), dtype=np.float32),
+            "u": normal(images, rows, values, sized=True)(rng),
             "s": np.ascontiguousarray(falling[:, ::-1]),
             "vt": rng.standard_normal((images, values, columns), dtype=np.float32),
             "k": k,

@@ -32,7 +32,8 @@ SHUFFLE_HINTS = {
 
 
 def _sums(rows, columns, measured=False):
-    arguments, name = drawn(x=normal(rows, columns), out=empty(rows)), f"{rows} x {columns}"
+    arguments = drawn(x=normal(rows, columns, sized=True), out=empty(rows))
+    name = f"{rows} x {columns}"
     return Case(name, arguments, block=32 * WARPS, grid=-(-rows // WARPS), measured=measured)
 
 
@@ -85,7 +86,7 @@ SHARED_OUT = BLOCKS * 256 * 24  # elements where costs are judged, 24 for each t
 
 
 def _all(size, blocks=BLOCKS, measured=False):
-    arguments = drawn(x=normal(size), out=zeros(1))
+    arguments = drawn(x=normal(size, sized=True), out=zeros(1))
     name = f"{size:,} element{'s' * (size != 1)}, {blocks} block{'s' * (blocks != 1)}"
     return Case(name, arguments, block=256, grid=blocks, measured=measured)
 
@@ -197,6 +198,19 @@ FunctionExercise.declare(
     },
 )  # fmt: skip
 
+
+def row_limits(reads, why):
+    """What may be done to read the numbers of 128 full warps so often, and to write them once."""
+    read, write = (ALL_LANES.format(f"lanes share the {how}ing") for how in ("read", "writ"))
+    return [
+        Limit("global", "load", "lanes", "element", reads, why),
+        Limit("global", "load", "requests", "launch", reads * 128, read),
+        Limit("global", "store", "lanes", "element", 1, "Write each number once, at the end."),
+        Limit("global", "store", "requests", "launch", 128, write),
+        Limit("shared", "store", "requests", "launch", 0, "A warp needs shuffles alone."),
+    ]
+
+
 ALL_WRITE = "Each lane writes all of its columns: lane, lane + 32, lane + 64, ..."
 
 
@@ -259,16 +273,10 @@ LessonKernel.declare(
         magnitude=lambda x: _softmax(x) * (1 + np.abs(x).max() / 200) + 1e-30,
     ),
     forbidden={"float64", "uncoalesced", "same-value-race"},
-    limits=[
-        Limit("global", "load", "lanes", "element", 2, "Maximum and sum in the same loop: x is "
-              "read once for both, and once more to write the row, each number by one lane."),
-        Limit("global", "load", "requests", "launch", 2 * 128, ALL_LANES.format("lanes share "
-              "the reading")),
-        Limit("global", "store", "lanes", "element", 1, "Write each number once, at the end."),
-        Limit("global", "store", "requests", "launch", 128, ALL_LANES.format("lanes share the "
-              "writing")),
-        Limit("shared", "store", "requests", "launch", 0, "A warp needs shuffles alone."),
-    ],
+    limits=row_limits(
+        2, "Maximum and sum in the same loop: x is read once for both, and once more to write the "
+        "row, each number by one lane."
+    ),
     hints=SHUFFLE_HINTS
     | {
         "wrong-result": "A lane's largest begins with LOWEST, its total with 0. When the "

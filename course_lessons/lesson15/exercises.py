@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from course.checks.exercises import Case, FunctionExercise, Tolerance
 from course.dispatch.slots import in_c_order
 from course_lessons.cases import drawn, extent, fixed, normal, row_sizes, table
 from course_lessons.edits import LessonFunction, LessonKernel
-from course_lessons.lesson10.exercises import ALL_LANES, SHUFFLE_HINTS
+from course_lessons.lesson10.exercises import SHUFFLE_HINTS, row_limits
 from course_lessons.lesson15 import rivals, toy_torch
 from course_lessons.lesson15.judges import (
     call_both_ways,
@@ -111,34 +111,9 @@ LessonKernel.declare(
         ),
     ),
     forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
-    limits=[
-        Limit(
-            "global",
-            "load",
-            "lanes",
-            "element",
-            4,
-            "y and dy are read twice at most: once for the sum, once to write the row.",
-        ),
-        Limit(
-            "global",
-            "load",
-            "requests",
-            "launch",
-            4 * 128,
-            ALL_LANES.format("lanes share the reading"),
-        ),
-        Limit("global", "store", "lanes", "element", 1, "Write each element once, at the end."),
-        Limit(
-            "global",
-            "store",
-            "requests",
-            "launch",
-            128,
-            ALL_LANES.format("lanes share the writing"),
-        ),
-        Limit("shared", "store", "requests", "launch", 0, "A warp needs shuffles alone."),
-    ],
+    limits=row_limits(
+        4, "y and dy are read twice at most: once for the sum, once to write the row."
+    ),
     hints=SHUFFLE_HINTS
     | {
         "wrong-result": "First the sum of y * dy over the whole row: each lane adds its columns, "

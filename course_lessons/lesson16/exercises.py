@@ -270,8 +270,8 @@ TILE = 32
 
 def _layer(rows, depth, columns, measured=False):
     arguments = drawn(
-        x=normal(rows, depth), weight=normal(columns, depth), bias=normal(columns),
-        out=empty(rows, columns),
+        x=normal(rows, depth, sized=True), weight=normal(columns, depth),
+        bias=normal(columns, sized=True), out=empty(rows, columns),
     )  # fmt: skip
     grid = covering(columns, (TILE,)) + covering(rows, (TILE,))
     name = f"{rows} x {depth} to {columns}"

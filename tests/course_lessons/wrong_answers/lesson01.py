@@ -207,6 +207,8 @@ right(
 
 
 wrong, right = answers_to("histogram")
+wrong("wrong-result", "drawn")({"values[i]": "values[i] % 1024"})
+wrong("wrong-result", "drawn")({"values.size": "min(values.size, 65536)"})
 wrong("typing", "the index is one number, values[i]")({"values[i]": "values"})
 wrong("out-of-bounds", "values[40]", "guard i with values.size")({"i < values.size": "True"})
 wrong("wrong-result", "Line 4 decides")({"], 1)": "], values[i])"})

@@ -12,6 +12,8 @@ right(
 
 
 wrong, right = answers_to("total-by-strides")
+wrong("wrong-result", "drawn")({"x.size": "min(x.size, 65536)"})
+wrong("wrong-result", "drawn")({", part)": ", part % float32(65536))"})
 wrong("limit", "32 sectors per request", "32 neighbours")(
     {"first, step = cuda.grid(1),": "chunk = (x.size + cuda.gridsize(1) - 1) //"},
     {"cuda.gridsize(1)\n    for": "cuda.gridsize(1)\n    first = cuda.grid(1) * chunk\n    for"},

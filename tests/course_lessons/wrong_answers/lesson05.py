@@ -133,6 +133,7 @@ right({ROUND: WAIT + FILLS + WAIT + ADDS})
 
 
 wrong, right = answers_to("reconstruct-tiled")
+wrong("wrong-result", "drawn")({"range(0, k": "range(0, min(k, 256)"})
 wrong("barrier-divergence", "Guard the loads and the last store")(
     {
         "        cuda.syncthreads()\n        for i": (
@@ -199,6 +200,7 @@ right({" * s[start + x]": "", "vt[start + y, col]": "s[start + y] * vt[start + y
 
 
 wrong, right = answers_to("block-sums")
+wrong("wrong-result", "drawn")({"= part[0]": "= part[0] % float32(65536)"})
 wrong("barrier-divergence", "outside of the if")({"step]\n": "step]\n    "})
 wrong("limit", "Let many threads add at once")(
     {

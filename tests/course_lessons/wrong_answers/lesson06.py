@@ -42,6 +42,7 @@ right("pitch = -(-least // 4)\nreturn 4 * (pitch if pitch % 2 else pitch + 1)")
 
 
 wrong, right = answers_to("square-tile")
+wrong("wrong-result", "drawn")({"range(0, k": "range(0, min(k, 128)"})
 wrong("limit", "sectors per request", "neighbouring threads load neighbours")(
     {"y, i = number // DEPTH, number % DEPTH": "y, i = number % BLOCK, number // BLOCK"}
 )
@@ -169,6 +170,7 @@ right(ordered(LOAD, SEVEN, CHANGE, STORE, WAIT, MULTIPLY, READ))
 
 
 wrong, right = answers_to("two-buffers")
+wrong("wrong-result", "drawn")({", k + TILE": ", min(k, 256) + TILE"})
 wrong("limit", "barriers; 2 are enough", "one barrier a round")(
     {"        stage = 1": "        cuda.syncthreads()\n        stage = 1"}
 )

@@ -15,6 +15,7 @@ warp_sum, block_sum = pieces(KINDS["sum"], 8)
 
 
 wrong, right = answers_to("warp-row-sum")
+wrong("unwritten-output", "drawn")({"< x.shape[0]": "< min(x.shape[0], 256)"})
 wrong("race", "writes out")({"shfl_xor_sync": "shfl_down_sync", "if lane == 0:\n            ": ""})
 wrong("uncoalesced", "Lane l takes the columns l, l + 32")(
     {"total =": "total, part =", ")\n        for": "), (x.shape[1] + 31) // 32\n        for"},
@@ -69,6 +70,7 @@ right({"(ALL,": "(-1,"})
 
 
 wrong, right = answers_to("sum-several")
+wrong("wrong-result", "drawn")({"x.size": "min(x.size, 65536)"})
 wrong("limit", "One thread of each block")(
     "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):\n    cuda.atomic.add(out, 0, x[i])"
 )
