@@ -216,7 +216,7 @@ FunctionExercise.declare(
     cases=[
         told(rows=rows, columns=columns) for rows, columns in ((4, 16), (8, 1), (8, 8), (1, 16))
     ],
-    drawer=lambda rng: told(rows=int(rng.integers(1, 65)), columns=int(rng.integers(1, 65))),
+    drawer=lambda rng: told(rows=extent(rng, 1, 600), columns=extent(rng, 1, 600)),
     drawn=6,
     tolerance=Tolerance(4, "a sum, a product and a quotient"),
     hints={

@@ -458,7 +458,7 @@ FunctionExercise.declare(
         ("the third round of three", 7, 3),
     ),
     drawer=lambda rng: fixed(
-        "any step", step=int(rng.integers(1000)), stages=int(rng.integers(1, 9))
+        "any step", step=int(rng.integers(1000)), stages=extent(rng, 1, 70)
     ),
     drawn=20,
     hints={
