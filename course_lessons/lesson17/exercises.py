@@ -457,9 +457,7 @@ FunctionExercise.declare(
         ("the second round", 5, 4),
         ("the third round of three", 7, 3),
     ),
-    drawer=lambda rng: fixed(
-        "any step", step=int(rng.integers(1000)), stages=extent(rng, 1, 70)
-    ),
+    drawer=lambda rng: fixed("any step", step=int(rng.integers(1000)), stages=extent(rng, 1, 70)),
     drawn=20,
     hints={
         "wrong-shape": "Return three numbers: stage, parity of full, parity of empty.",
