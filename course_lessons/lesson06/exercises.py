@@ -35,8 +35,10 @@ def _any_factors(tile, multiple=1, many=128):
     """A drawer of images of up to a tile, or with a long side; columns and k are multiples."""
 
     def drawer(rng):
-        rows, *others = *sides(rng, *tile[:2]), *kept(rng, 24, many)
-        return _factors(rows, *(-(-n // multiple) * multiple for n in others), tile)
+        rows, columns, *others = *sides(rng, *tile[:2]), *kept(rng, 24, many)
+        columns = -(-columns // multiple) * multiple
+        values, k = (multiple * (n // multiple | 1) for n in others)  # odd: a tile has a part of k
+        return _factors(rows, columns, values, k, tile)
 
     return drawer
 
