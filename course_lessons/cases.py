@@ -134,9 +134,10 @@ def block_of_two(rng: np.random.Generator) -> tuple[int, int]:
     """Threads along x and y of a block, for a drawn case; neither is four times the other.
 
     So who takes x for the row spreads the work about as well as who takes it for the column. Where
-    a side is long (`sides`) it has at least 3 of both: a million threads are no more counted.
+    a side is long (`sides`) it has at least 16 of both: who does all blocks' work comes to an end.
     """
-    return tuple((extent(rng, 1 if turn(rng) == 2 else 3, 10) * rng.integers(1, 4, 2)).tolist())
+    few = turn(rng) < 2
+    return tuple((extent(rng, 8 if few else 1, 10) * rng.integers(1 + few, 4, 2)).tolist())
 
 
 def places(rng: np.random.Generator, lanes: int = 32) -> np.ndarray:
@@ -149,8 +150,10 @@ def places(rng: np.random.Generator, lanes: int = 32) -> np.ndarray:
 
 
 def sides(rng: np.random.Generator, *most: int) -> list[int]:
-    """Sizes up to these, for a drawn case; of three in a row each adds 256 to another of them."""
-    return [extent(rng, 1, m) + 256 * (turn(rng) == side) for side, m in enumerate(most)]
+    """Sizes up to these, for a drawn case; of three in a row each has another of 257 or more."""
+    long = turn(rng)
+    return [256 * (side == long) + extent(rng, 1, 16 if side == long else m)
+            for side, m in enumerate(most)]  # fmt: skip
 
 
 def kept(rng: np.random.Generator, few: int = 40, many: int = 256) -> tuple[int, int]:
