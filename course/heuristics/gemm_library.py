@@ -9,12 +9,12 @@ from course.heuristics.gemm import BEHIND, FINISHED, SUMMED, Plan, Sizes
 
 OPERATIONS = 5.3e6  # that cuBLAS does in a microsecond on a multiprocessor; a product's first are 3
 MEMORY = 4.1e6  # bytes in a microsecond
-#: Microseconds of operations, from which tiles that leave multiprocessors idle cost more; and where
-#: blocks of ours share the depth, as cuBLAS's do as well from there on.
+#: Microseconds of operations, from which tiles that leave multiprocessors idle cost more; the other
+#: where blocks of ours share the depth: shorter products cuBLAS shares badly.
 LONG, LONG_SHARED = 20, 45
 #: Of what cuBLAS takes, from which on; where rows of a factor straddle lines of 128 bytes, less.
 MORE, STRADDLING = 1.22, 1.1
-SEEN = 0.85  # of the time of what finishes its sums, see `course.heuristics.gemm`
+FINISHING = 0.85  # of what finishing our partial sums takes: that of cuBLAS's
 LARGE = 40e6  # bytes of a factor whose rows begin at multiples of 4 bytes
 NARROW = 17, 64  # rows or columns of the other, from and to
 #: Results of so few columns, an odd number of 16 bytes; the other side, and the depth, from and to.
@@ -37,7 +37,7 @@ def is_faster(p: Sizes, plan: Plan, finished: bool) -> bool:
     if all(p.aligned):
         work = 2 * results * p.depth / (OPERATIONS * p.blocks)
         read = 2 * (sum(sides) * p.depth + results) / MEMORY
-        behind = finished * SEEN * (BEHIND + (FINISHED + SUMMED) * results)
+        behind = finished * FINISHING * (BEHIND + (FINISHED + SUMMED) * results)
         long = work >= max(LONG if plan.splits == 1 else LONG_SHARED, read)
         more = STRADDLING if any(pitch % 64 for pitch in pitches) else MORE
         slow = plan.time > max(more * (3 + work), work + behind)
