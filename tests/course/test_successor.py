@@ -214,15 +214,20 @@ def test_clusters_bfloat16_nan_and_unsigned_atomics_are_as_numba_has_them():
 @needs_successor
 @needs_compiler
 def test_local_arrays_are_in_registers():
-    """Of kernels that 0.6.0 by itself leaves them in local memory, and of two that are drawn."""
+    """Of kernels that 0.6.0 by itself leaves them in local memory, and of two that are drawn.
+
+    Which are not is said in upstream.md, point 25.
+    """
     cases = {case.name: case for case in compile_all.kernels()}
     others = ("reduce:", "activation:", "transpose.", "matmul:", "reconstruct: w")
     seed = random.randrange(2**32)
     drawn = random.Random(seed).sample([name for name in cases if name.startswith(others)], 2)
-    for name in ("reconstruct: tf32", "matmul: tensor_cores_tf32, nt, 128 x 784 x 400", *drawn):
+    fixed = "reconstruct: tf32", "matmul: tensor_cores_tf32, nt, 128 x 784 x 400"
+    for name in (*fixed, *drawn, "reconstruct: warp per tile, 16, 8, 4, 8, 1, 1"):
         case = cases[name]
         made = facts.compiled(case.kernel, compile_all.signature(case), "sm_90a")
-        assert made.local_bytes == 0 and ".func" not in made.ptx, f"seed {seed}: {name}"
+        left = 128 if re.match(r"reconstruct: warp per tile, 16, 8, 4, 8, [01], 1", name) else 0
+        assert made.local_bytes == left and ".func" not in made.ptx, f"seed {seed}: {name}"
 
 
 @needs_successor
