@@ -1,4 +1,4 @@
-"""What kernels' entry points check of arrays: dtypes, shapes, strides, alignment."""
+"""Checks that entry points make of arrays (dtype, shape, strides, alignment), and views of them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from course.dispatch.slots import ArraySlot, name_of
 from course.kernels.steps import ceil_div
 from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
 
-Array = Any  # of NumPy, CuPy, PyTorch or numba.cuda
+Array = Any  # an array of NumPy, CuPy, PyTorch or numba.cuda
 
 DTYPES = (np.float32, np.float16, BFLOAT16)
-VECTOR = 4  # elements in a wide access
-MOST = 65_535  # blocks along the second axis of a grid
-#: Numba's type of an element, by `name_of`.
+VECTOR = 4  # elements of a vectorised access
+MOST = 65_535  # blocks along a grid's y axis
+#: Numba's types of elements, by the names that `name_of` gives.
 NUMBA_TYPES = {"float32": float32, "float16": float16, "bfloat16": bfloat16}
 
 
@@ -31,7 +31,7 @@ NUMBA_TYPES = {"float32": float32, "float16": float16, "bfloat16": bfloat16}
 
 
 def checked(array: ArrayFacts, name: str, like: ArrayFacts | None = None) -> ArrayFacts:
-    """The array; TypeError for a type not of `DTYPES`, ValueError where it is not like `like`."""
+    """The array; TypeError for a dtype not in `DTYPES`, ValueError unless it matches `like`."""
     holds(array, name, *DTYPES)
     if like is not None and (array.shape, array.dtype) != (like.shape, like.dtype):
         raise ValueError(
@@ -42,7 +42,7 @@ def checked(array: ArrayFacts, name: str, like: ArrayFacts | None = None) -> Arr
 
 
 def alike(arrays: dict[str, ArrayFacts], rows: bool = False) -> Result:
-    """Shape and dtype that arrays share, as `checked`; with `rows`, of at least one axis."""
+    """The shape and dtype that all arrays share, by `checked`; `rows` demands at least one axis."""
     (name, first), *others = arrays.items()
     checked(first, name)
     for other, array in others:
@@ -53,7 +53,7 @@ def alike(arrays: dict[str, ArrayFacts], rows: bool = False) -> Result:
 
 
 def holds(array: ArrayFacts, name: str, *types: Any) -> None:
-    """Refuse, with a TypeError, another dtype than these; without any, another than float32."""
+    """Raise a TypeError unless the dtype is one of `types`, or float32 where none are given."""
     types = types or (np.float32,)
     if array.dtype in types:
         return
@@ -68,22 +68,22 @@ def holds(array: ArrayFacts, name: str, *types: Any) -> None:
 
 
 def checked_float32(array: ArrayFacts, name: str, axes: int, shape: str) -> None:
-    """Refuse what is no array of float32 with so many axes; `shape` says what it must be."""
+    """Refuse all but float32 with `axes` axes; `shape` describes the right shape in the error."""
     holds(array, name)
     if array.ndim != axes:
         raise ValueError(f"{name} has the shape {array.shape}; it must be {shape}")
 
 
 def whole(number: Any, name: str, what: str = "whole number") -> int:
-    """The number as an int; TypeError for what is no whole number, True and False among them."""
+    """The number as an int; TypeError unless it is whole, and for True and False."""
     if hasattr(type(number), "__index__") and not isinstance(number, bool | np.bool_):
-        with contextlib.suppress(TypeError):  # an array of several
+        with contextlib.suppress(TypeError):  # raised by an array of several elements
             return operator.index(number)
     raise TypeError(f"{name} is {number!r}: give a {what}")
 
 
 def blocks_over(rows: int, columns: int, tile: tuple[int, int], name: str) -> tuple[int, int]:
-    """The grid whose blocks, each so (wide, high), cover a matrix; ValueError for too many rows."""
+    """The grid of tiles (wide, high) that covers a matrix; ValueError for too many rows."""
     wide, high = tile
     if rows > MOST * high:
         raise ValueError(
@@ -96,9 +96,9 @@ def blocks_over(rows: int, columns: int, tile: tuple[int, int], name: str) -> tu
 
 
 def in_order(array: Array, name: str, rows: bool = False) -> Array:
-    """An array on the device, if its elements lie side by side in C order.
+    """Return a device array whose elements are contiguous in C order; ValueError for others.
 
-    With `rows`, the rows of a matrix may be strided, not their elements. ValueError for others.
+    With `rows` there may be gaps between a matrix's rows, but not within a row.
     """
     wanted, size = [], array.dtype.itemsize
     for length in reversed(array.shape):
@@ -116,12 +116,12 @@ def in_order(array: Array, name: str, rows: bool = False) -> Array:
 
 
 def flat(array: Array, name: str) -> Array:
-    """All elements of an array on the device that is in C order, as one axis."""
+    """A view of a contiguous device array with a single axis."""
     return in_order(array, name).reshape(array.size)
 
 
 def matrix(array: Array, name: str) -> Array:
-    """An array on the device as (rows, columns); rows of a matrix may be strided."""
+    """A view of a device array as (rows, columns); a matrix may have gaps between its rows."""
     in_order(array, name, rows=array.ndim == 2)
     if array.ndim == 2:
         return array
@@ -129,16 +129,16 @@ def matrix(array: Array, name: str) -> Array:
 
 
 def as_words(array: Array, size: int = 4, kind: str = "u") -> Array:
-    """An array of 16-bit numbers on the device as unsigned ones of 4 or 2 bytes, in its memory.
+    """View a device array of 16-bit elements as unsigned integers of `size` bytes, 4 or 2.
 
-    Or as floats, of the kind "f".
+    With the `kind` "f" the view's elements are floats.
     """
     shape = *array.shape[:-1], 2 * array.shape[-1] // size
     return seen_as(array, shape, (*array.strides[:-1], size), np.dtype(f"{kind}{size}"))
 
 
 def seen_as(array: Array, shape: tuple, strides: tuple, dtype: np.dtype | None = None) -> Array:
-    """The memory of an array on the device with other axes, and elements of another type."""
+    """View a device array's memory with another shape, other strides and perhaps another dtype."""
     if isinstance(array, ArraySlot):
         its = dtype or array.dtype
         return dataclasses.replace(array, shape=shape, strides=strides, dtype=its)
@@ -149,12 +149,12 @@ def seen_as(array: Array, shape: tuple, strides: tuple, dtype: np.dtype | None =
 
 
 def address_of(array: Array) -> int:
-    """Where an array on the device begins."""
+    """The address of a device array's first element."""
     return array.__cuda_array_interface__["data"][0]
 
 
 def are_aligned(*arrays: Array) -> bool:
-    """Whether four neighbours can be accessed at once from each row's start on, in all arrays."""
+    """Whether vector accesses of four elements are aligned at the start of every array's rows."""
     for array in arrays:
         size = VECTOR * array.dtype.itemsize
         if address_of(array) % size or any(step % size for step in array.strides[:-1]):
@@ -163,6 +163,6 @@ def are_aligned(*arrays: Array) -> bool:
 
 
 def rows_are_aligned(*arrays: Array | None) -> bool:
-    """Whether whole rows can be accessed four elements at a time, in all arrays but None."""
+    """Whether aligned vector accesses cover the rows completely, in all arrays that are given."""
     there = [array for array in arrays if array is not None]
     return there[0].shape[-1] % VECTOR == 0 and are_aligned(*there)

@@ -1,15 +1,15 @@
-"""The host side of every kernel: what is launched, by which step, and why a step cannot be had.
+"""The host side of every kernel: a function's steps, what each launches, why one is refused.
 
 >>> LADDER.names
 ('auto', 'three passes', 'online', 'registers', 'clusters')
 >>> for launch in LADDER.launches(x, out, method="online"):
 ...     launch.on(stream)
 
-A *problem* is a NamedTuple of all that decides between the steps: rows, columns, type of the
-elements, alignment. It is made of arrays, or of `course.dispatch.slots.ArraySlot`s, which have all
-of an array but its memory. A *config* is what is tuned: threads, tile, stages. A function that
-users call hands a `Ladder`'s launches to a `course.dispatch.entry.EntryPoint` and has the ladder as
-its attribute `ladder`.
+A *problem* is a NamedTuple of the facts that decide between the steps: rows, columns, dtype,
+alignment. They come from arrays, or from `course.dispatch.slots.ArraySlot`s: descriptions of arrays
+without their memory. A *config* holds the tuned parameters: threads, tile, stages. A public
+function passes its `Ladder`'s launches to a `course.dispatch.entry.EntryPoint`, and offers the
+ladder as its attribute `ladder`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from course.heuristics.device import round_up as round_up
 from course.heuristics.device import row_limit as row_limit
 from course.heuristics.device import shared_memory_limit as shared_memory_limit
 
-AUTO = "auto"  # the method that takes what is best for the problem
+AUTO = "auto"  # the method that takes the best step for the problem
 
 
 def require_choice(value: str, what: str, choices: Iterable[str]) -> str:
-    """The value, if it is one of the choices; else ValueError, which names them."""
+    """The value, if it is one of the choices; otherwise a ValueError that lists them."""
     choices = tuple(choices)
     if not isinstance(value, str) or value not in choices:
         named = ", ".join(choice or "''" for choice in choices)
@@ -40,7 +40,7 @@ def require_choice(value: str, what: str, choices: Iterable[str]) -> str:
 
 
 def _takes_all(problem: Any) -> str:
-    """The refusal of a step that takes every problem."""
+    """Refuse nothing: the default, for a step that takes every problem."""
     return ""
 
 
@@ -49,17 +49,17 @@ Launches = Callable[..., list[Launch]]
 
 @dataclass(frozen=True)
 class Step:
-    """A way to do the work."""
+    """One implementation of a function: what it launches, and what it needs."""
 
-    #: ``launches(problem, *arrays, **options)`` says what is launched.
+    #: ``launches(problem, *arrays, **options)`` returns the step's `Launch`es.
     launches: Launches
-    #: ``refusal(problem)`` says why the step cannot be had for this problem, as what follows "the
-    #: method 'x' of softmax", such as "holds rows of at most 4,096 elements"; "" if it can.
+    #: ``refusal(problem)`` returns why the step cannot take a problem, or "" if it can. The text
+    #: follows "the method 'x' of softmax", for example "holds rows of at most 4,096 elements".
     refusal: Callable[[Any], str] = _takes_all
-    capability: tuple[int, int] = (5, 0)  # the oldest that has its instructions
+    capability: tuple[int, int] = (5, 0)  # the lowest compute capability with its instructions
 
     def then(self, more: Launches) -> Step:
-        """The step with more launches behind its own."""
+        """A copy of the step that launches `more` after its own kernels."""
 
         def launches(problem: Any, *arrays: Any, **options: Any) -> list[Launch]:
             own = self.launches(problem, *arrays, **options)
@@ -68,7 +68,7 @@ class Step:
         return replace(self, launches=launches)
 
     def lacks(self, problem: Any) -> str:
-        """Why the step cannot be had for a problem on the current GPU; "" if it can."""
+        """Why the step cannot take a problem on the current GPU; "" if it can."""
         capability = tuple(cuda.get_current_device().compute_capability)
         if capability < self.capability:
             wanted, have = (".".join(map(str, pair)) for pair in (self.capability, capability))
@@ -78,10 +78,10 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Ladder(Mapping[str, Step]):
-    """The steps of a function by their names, in the order in which they were thought of."""
+    """The steps of a function by name, in the order in which they are taught."""
 
-    function: str  # what users call
-    problem: Callable[..., Any]  # ``problem(*arrays, **options)`` is what the steps decide by
+    function: str  # the name of the function that users call
+    problem: Callable[..., Any]  # ``problem(*arrays, **options)``: the facts that decide
     steps: Mapping[str, Step]
     best: Callable[[Any], str]  # ``best(problem)`` names the step that "auto" takes
 
@@ -96,13 +96,13 @@ class Ladder(Mapping[str, Step]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What `method` can be."""
+        """The values that `method` can have."""
         return (AUTO, *self.steps)
 
     def choose(self, method: str, problem: Any) -> tuple[str, Step]:
-        """The step that a method takes for a problem, and its name.
+        """The name and the step that a method stands for, given a problem.
 
-        ValueError for a method that does not exist, or cannot be had for it on this GPU.
+        ValueError for a method that does not exist, or cannot take the problem on this GPU.
         """
         require_choice(method, "method", self.names)
         name = self.best(problem) if method == AUTO else method
@@ -117,7 +117,7 @@ class Ladder(Mapping[str, Step]):
         return name, step
 
     def launches(self, *arrays: Any, method: str = AUTO, **options: Any) -> list[Launch]:
-        """What a method launches, for arrays on the device or slots; refused as `choose` does."""
+        """What a method launches, for device arrays or `ArraySlot`s; it raises as `choose` does."""
         problem = self.problem(*arrays, **options)
         _, step = self.choose(method, problem)
         return step.launches(problem, *arrays, **options)

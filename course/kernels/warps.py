@@ -1,4 +1,4 @@
-"""A warp's threads, its lanes: how many there are, and what they combine by shuffles."""
+"""Reductions within a warp: what its lanes combine by shuffles."""
 
 import functools
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from course.backend import cuda
 
 WARP = 32
-ALL = 0xFFFFFFFF  # lanes of a warp, a bit each
+ALL = 0xFFFFFFFF  # the mask of all lanes of a warp, a bit each
 
 
 @functools.cache
 def over_lanes(combined: Callable, lanes: int = WARP) -> Callable:
-    """A device function: the values of neighbouring lanes combined, two by two, for each of them.
+    """A device function that reduces each group of `lanes` neighbouring lanes by shuffles.
 
-    There are a power of two of them. All lanes of the warp take part.
+    `lanes` is a power of two. Every lane gets its group's result; all lanes of the warp must call.
     """
     steps = lanes.bit_length() - 1
 
@@ -28,7 +28,7 @@ def over_lanes(combined: Callable, lanes: int = WARP) -> Callable:
 
 @functools.cache
 def lanes_sum(lanes: int) -> Callable:
-    """The same for a sum: the addition, as a function of its own, changed large kernels' code."""
+    """`over_lanes` for sums. Passed as a function, the addition changed large kernels' code."""
     steps = lanes.bit_length() - 1
 
     @cuda.jit(device=True)
@@ -42,13 +42,13 @@ def lanes_sum(lanes: int) -> Callable:
 
 @cuda.jit(device=True)
 def largest_of_four(x):
-    """Of four neighbouring lanes, which have parts of one row."""
+    """The maximum over four neighbouring lanes, which hold parts of one row."""
     x = max(x, cuda.shfl_xor_sync(ALL, x, 1))
     return max(x, cuda.shfl_xor_sync(ALL, x, 2))
 
 
 @cuda.jit(device=True)
 def sum_of_four(x):
-    """The same for a sum."""
+    """The sum over four neighbouring lanes."""
     x += cuda.shfl_xor_sync(ALL, x, 1)
     return x + cuda.shfl_xor_sync(ALL, x, 2)
