@@ -1,14 +1,14 @@
-"""The product of two matrices, for each pair of a batch: what the SVD does between its rotations.
+"""Batched products of float32 matrices: what the SVD does between its rotations.
 
 A block of 128 threads computes 64 x 64 results of one matrix, 8 x 4 a thread. Tiles of both
-factors, 16 deep, go through shared memory: each element is read from global memory once for 64
-results, and the next tiles are in flight while these are multiplied. What a tile gives is summed
-before it is added to the rest: a sum of 256 equal numbers, one by one, would be wrong by several
-units of the last place, always in the same direction.
+operands, 16 deep, go through shared memory, so an element is loaded once for 64 results. The next
+tiles are prefetched into registers while the current ones are multiplied. A tile's 16 products are
+summed on their own before they join the accumulator. Added one by one, 256 equal values would end
+several units of the last place off, always in the same direction.
 
-The loop is that of `course.kernels.gemm.float32`, the loads are not. With both as forms of one
-kernel, of the same bits, an H200 took 1 to 7% longer for these, 4 to 7% less for a b', and for
-single matrices whose rows are not aligned 21 to 28% longer.
+The main loop is that of `course.kernels.gemm.float32`; the loads differ. One kernel for both gives
+the same bits. On an H200 it took 1 to 7% longer for batches, and 4 to 7% less for those of a b'.
+For single matrices with unaligned rows it took 21 to 28% longer.
 """
 
 from collections.abc import Callable
@@ -24,15 +24,15 @@ from warpsim.ptx import load, load4, store
 
 TILE, DEPTH, THREADS = 64, 16, 128
 FETCHED = TILE * DEPTH // THREADS  # elements of a tile that a thread loads
-PITCH = TILE + 4  # of a tile's rows: neighbours down a column lie in other banks
+PITCH = TILE + 4  # row stride of a tile, padded: a column's neighbours lie in different banks
 
 
 def make_product(transpose_a: bool, transpose_b: bool) -> Callable:
-    """The kernel of one choice of which factors are transposed; see `multiply`."""
+    """The kernel for one choice of transposed operands; for its arguments see `multiply`."""
 
     @cuda.jit(device=True)
     def load_share(a, matrix, first, start, transposed, numbers):
-        """Load a thread's share of 16 x 64 elements; neighbours take neighbours in memory."""
+        """Load a thread's share of a 16 x 64 tile; neighbouring threads read neighbours."""
         for go in range(FETCHED):
             n = int32(cuda.threadIdx.x + go * THREADS)
             if transposed:
@@ -53,7 +53,7 @@ def make_product(transpose_a: bool, transpose_b: bool) -> Callable:
 
     @cuda.jit
     def product(a, b, alpha, beta, c, out, state, wanted):
-        """out = alpha op(a) op(b) + beta c, of the matrices whose state is wanted."""
+        """out = alpha op(a) op(b) + beta c, for the matrices whose state is `wanted`."""
         a_tile = cuda.shared.array((DEPTH, PITCH), float32)
         b_tile = cuda.shared.array((DEPTH, PITCH), float32)
         total, part = cuda.local.array((8, 4), float32), cuda.local.array((8, 4), float32)
@@ -61,7 +61,7 @@ def make_product(transpose_a: bool, transpose_b: bool) -> Callable:
         matrix = cuda.blockIdx.x
         if state[matrix] != wanted:
             return
-        from_b = matrix if b.shape[0] > 1 else 0  # it may be the same for all
+        from_b = matrix if b.shape[0] > 1 else 0  # a single b serves the whole batch
         t = int32(cuda.threadIdx.x)
         first_row, first_column = cuda.blockIdx.y * TILE, cuda.blockIdx.z * TILE
         row, column = t // 16 * 4, t % 16 * 4
@@ -75,7 +75,7 @@ def make_product(transpose_a: bool, transpose_b: bool) -> Callable:
             store_share(next_a, transpose_a, a_tile)
             store_share(next_b, not transpose_b, b_tile)
             cuda.syncthreads()
-            # the next tiles, while these are used
+            # prefetch the next tiles: their latency is hidden behind the multiply-adds
             load_share(a, matrix, first_row, start + DEPTH, transpose_a, next_a)
             load_share(b, from_b, first_column, start + DEPTH, not transpose_b, next_b)
             for i in range(8):
@@ -105,7 +105,7 @@ def make_product(transpose_a: bool, transpose_b: bool) -> Callable:
     return product
 
 
-#: By whether a and b are transposed.
+#: The kernels by (transpose_a, transpose_b).
 PRODUCTS = {
     (transpose_a, transpose_b): make_product(transpose_a, transpose_b)
     for transpose_a, transpose_b in ((False, False), (False, True), (True, False), (True, True))
@@ -120,8 +120,8 @@ def multiply(
     """Launch out = alpha op(a) op(b) + beta c for each matrix of a batch whose state is `wanted`.
 
     Device arrays of float32, (batch, rows, columns); op transposes where `transpose_a` and
-    `transpose_b` say so. The batch of `b` may be 1: the same for all. Results beyond the shape of
-    `out` are dropped; without `c` nothing is added.
+    `transpose_b` say so. A `b` with a batch of 1 serves all matrices. Results beyond the shape of
+    `out` are dropped; without `c`, `beta` scales what `out` held, as in BLAS.
     """
     batch, rows, columns = out.shape
     grid = batch, ceil_div(rows, TILE), ceil_div(columns, TILE)

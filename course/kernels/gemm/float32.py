@@ -1,28 +1,28 @@
-"""The product of two matrices, float32, as the steps of one idea: read each number less often.
+"""The product of two float32 matrices, as steps of one idea: load each element less often.
 
 >>> y = matmul(x, weight, "nt")                     # x weight', a layer's way forward
 >>> d_x = matmul(d_y, weight)                       # "nn", the gradient by what came in
 >>> d_weight = matmul(d_y, x, "tn")                 # d_y' x, the gradient by the weights
 
-The layout says how the factors lie in memory: "n" as they are multiplied, "t" transposed. What a
-layer and its two gradients need are "nt", "nn" and "tn", and no matrix is copied for any.
+The layout says how the operands lie in memory: "n" as they are multiplied, "t" transposed. A layer
+and its two gradients need "nt", "nn" and "tn"; no matrix is copied for any of them.
 
 ===================  =====================================================  =====================
-method               what a block does                                      loads for one product
+method               what a block does                                      global loads of an FMA
 ===================  =====================================================  =====================
-"naive"              a thread a result, its factors from global memory      2
+"naive"              a thread a result, operands from global memory         2
 "tiled"              32 x 32 results, tiles of both in shared memory        2 / 32
-"padded"             the same; rows one word apart, so no bank is shared    2 / 32
+"padded"             the same; tiles' rows padded against bank conflicts    2 / 32
 "vectorised"         64 x 64 results, 8 x 4 a thread, 16 bytes an access    2 / 64, a quarter of
                                                                             the instructions
 "tensor_cores"       some 32 x 16 results on tensor cores, in 3xTF32        3 / 32, all at once
 "tensor_cores_tf32"  the same in TF32: three digits                         3 / 32
 ===================  =====================================================  =====================
 
-The last two are for small products, see `course.kernels.gemm.small`: each shape is a kernel of
-its own, compiled in the first call, for some seconds, and then kept on disk for later programs.
+The last two are for small products, see `course.kernels.gemm.small`. Each shape has a kernel of its
+own: the first call compiles it, for some seconds, and later programs find it on disk.
 
-A layer's bias is added to rows, `bias_launches`; its gradient is the sum of rows, `sum_launches`.
+`bias_launches` adds a layer's bias to each row; `sum_launches` sums the rows for its gradient.
 
 Source: NVIDIA, "CUDA C++ best practices guide", shared memory in matrix multiplication; Volkov,
 Demmel, "Benchmarking GPUs to tune dense linear algebra", SC 2008 (several results a thread).
@@ -58,24 +58,24 @@ from warpsim.ptx import load, load4, store, store4
 
 ZERO = float32(0)
 NAIVE_BLOCK = (32, 8)
-SQUARE = 32  # results of a block and depth of its tiles: "tiled", "padded"
-BLOCK_Y = 8  # threads down such a block
-HIGH = BLOCK_Y  # as a notebook of lesson 16 names it that somebody has
-EACH = SQUARE // BLOCK_Y  # their results
-TILE, DEPTH, THREADS = 64, 16, 128  # "vectorised"
-PITCH = TILE + 4  # of its tiles' rows: still 16 bytes apart, and in other banks
-FETCHED = TILE * DEPTH // THREADS // VECTOR  # accesses of a thread for one tile
-THREAD_M, THREAD_N = 8, 4  # its results
+SQUARE = 32  # "tiled" and "padded": side of a block's results, and depth of its tiles
+BLOCK_Y = 8  # threads of such a block along y
+HIGH = BLOCK_Y  # the old name, which learners' older copies of lesson 16's notebook use
+EACH = SQUARE // BLOCK_Y  # results of such a thread
+TILE, DEPTH, THREADS = 64, 16, 128  # "vectorised": a block's tile, its depth, its threads
+PITCH = TILE + 4  # row stride of its tiles: whole 16 bytes, yet rows begin in different banks
+FETCHED = TILE * DEPTH // THREADS // VECTOR  # vector loads of a thread for one tile
+THREAD_M, THREAD_N = 8, 4  # results of a thread
 
 # --- the steps ------------------------------------------------------------------------------------
 
 
 @functools.cache
 def naive(layout: str) -> Callable:
-    """Step 1, of (a, b, out). Mapping: thread (column, row) has out[row, column].
+    """Step 1, a kernel of (a, b, out). Mapping: thread (column, row) computes out[row, column].
 
-    Memory: a warp's lanes are neighbours along the columns. In "nn" and "tn" they read b side by
-    side, 4 sectors, and one number of a; in "nt" each reads a row of b of its own, 32 sectors.
+    Memory: a warp's lanes are neighbours along the columns. In "nn" and "tn" they read neighbours
+    of b, 4 sectors, and one element of a. In "nt" each lane reads its own row of b: 32 sectors.
     """
     transpose_a, transpose_b = LAYOUTS[layout]
 
@@ -95,13 +95,13 @@ def naive(layout: str) -> Callable:
 
 @functools.cache
 def tiled(layout: str, pad: int = 0) -> Callable:
-    """Steps 2 and 3, of (a, b, out): tiles in shared memory, whose rows are `pad` words apart.
+    """Steps 2 and 3, kernels of (a, b, out): tiles in shared memory, rows padded by `pad` words.
 
-    Mapping: block (i, j) has the results of 32 rows from 32 j and 32 columns from 32 i; thread
-    (x, y) those of column x and rows y, y + 8, ...
-    Memory: lanes take neighbours in global memory, whatever the layout. Where a factor lies
-    transposed its tile is written down a column: 32 words that lie 32 apart share one bank, 32
-    wavefronts for one; 33 apart they are in 32 banks.
+    Mapping: block (i, j) computes 32 rows from 32 j on and 32 columns from 32 i on. Thread (x, y)
+    computes rows y, y + 8, ... of column x.
+    Memory: lanes read neighbours in global memory, whatever the layout. So a transposed operand is
+    written down a column of its tile. 32 words at a stride of 32 share one bank: 32 wavefronts
+    instead of one. At a stride of 33 they lie in 32 banks.
     """
     transpose_a, transpose_b = LAYOUTS[layout]
     pitch = SQUARE + pad
@@ -152,17 +152,17 @@ def tiled(layout: str, pad: int = 0) -> Callable:
 
 @functools.cache
 def vectorised(layout: str, wide: bool = True) -> Callable:
-    """Step 4, of (a, b, out). `wide`: rows of all begin at multiples of 16 bytes, and end so.
+    """Step 4, a kernel of (a, b, out). `wide`: all rows begin and end at multiples of 16 bytes.
 
-    Mapping: block (i, j) has the results of 64 rows from 64 j and 64 columns from 64 i. Thread t
-    has rows 4 (t / 16) to + 3, and those 32 below, of the columns 4 (t % 16) to + 3.
-    Memory: a thread loads four neighbours at once; the next tiles are in flight while these are
-    multiplied. From shared memory three accesses of 16 bytes serve 32 products.
-    Sums: a tile's 16 products are summed before they join the rest, so that a long sum of equal
-    numbers does not drift.
+    Mapping: block (i, j) computes 64 rows from 64 j on and 64 columns from 64 i on. Thread t
+    computes rows 4 (t / 16) to + 3 and the rows 32 below, in columns 4 (t % 16) to + 3.
+    Memory: a thread loads four neighbours at once. The next tiles are prefetched into registers
+    while the current ones are multiplied. Three 16-byte loads from shared memory serve 32 FMAs.
+    Sums: a tile's 16 products are summed on their own before they join the accumulator. So a long
+    sum of equal values does not drift.
     """
     transpose_a, transpose_b = LAYOUTS[layout]
-    # neighbours in memory are neighbours in the result
+    # upright: the operand is contiguous along the result, not along the depth
     upright_a, upright_b = transpose_a, not transpose_b
 
     @cuda.jit(device=True)
@@ -259,9 +259,9 @@ def bias_added(x, bias, out):
 
 @cuda.jit
 def bias_backward(grad, out):
-    """Mapping: a block has 32 columns; warp w sums the rows w, w + 8, ..., then warp 0 the warps'.
+    """Mapping: a block sums 32 columns; warp w the rows w, w + 8, ..., then warp 0 all warps' sums.
 
-    Memory: lanes read neighbours. The order of the sum is fixed, so the bits are, too.
+    Memory: lanes read neighbours. The order of the sum is fixed, so its bits are reproducible.
     """
     parts = cuda.shared.array((BLOCK_Y, WARP), float32)
     lane, warp = int32(cuda.threadIdx.x), int32(cuda.threadIdx.y)
@@ -289,11 +289,11 @@ class MatmulProblem(NamedTuple):
     rows: int
     columns: int
     depth: int
-    wide: bool  # rows of all three matrices begin at multiples of 16 bytes, and end so
+    wide: bool  # rows of all three matrices begin and end at multiples of 16 bytes
 
     @classmethod
     def of(cls, a: Array, b: Array, out: Array, layout: str = "nn") -> MatmulProblem:
-        """That of device arrays in C order; ValueError for others."""
+        """The problem of device arrays in C order; ValueError for others."""
         for array, name in ((a, "a"), (b, "b"), (out, "out")):
             in_order(array, name)
         wide = a.size > 0 and all(map(rows_are_aligned, (a, b, out)))
@@ -301,7 +301,7 @@ class MatmulProblem(NamedTuple):
 
 
 def _on_plain_cores(make: Callable, tile: tuple[int, int], block: Any) -> Step:
-    """A step each of whose blocks has a tile."""
+    """A step on CUDA cores, whose blocks compute a tile each."""
 
     def launches(p, *arrays, **_):
         grid = blocks_over(p.rows, p.columns, tile, "the product")
@@ -323,7 +323,7 @@ def _best(p):
     return "tensor_cores" if tensor else "vectorised"
 
 
-#: The steps on tensor cores: their precision.
+#: The precision of each step on tensor cores.
 TENSOR = {"tensor_cores": "tf32x3", "tensor_cores_tf32": "tf32"}
 LADDER = Ladder("matmul", MatmulProblem.of, {
     "naive": _on_plain_cores(lambda p: naive(p.layout), NAIVE_BLOCK, NAIVE_BLOCK),
@@ -383,20 +383,20 @@ def matmul(
     out : array, shape (rows, columns), optional
         Where to write; neither a nor b.
     method : str
-        Of `matmul.ladder.names`; "auto" is "tensor_cores" for small products where it can be had,
-        else "vectorised". Tensor cores need compute capability 8.0, rows, columns and depth that
-        are multiples of four, memory that begins at multiples of 16 bytes, and numbers below 4e34:
-        of infinite ones they make NaN. Of float16 and bfloat16 the methods are those of
-        `course.kernels.gemm.half`. A new shape's first call takes seconds, see above.
+        Of `matmul.ladder.names`; "auto" takes "tensor_cores" for small products that it can
+        compute, else "vectorised". Tensor cores need compute capability 8.0; rows, columns and
+        depth that are multiples of four; arrays that begin at multiples of 16 bytes. Values must be
+        below 4e34: infinity gives NaN. A new shape's first call compiles for seconds. The methods
+        for float16 and bfloat16 are those of `course.kernels.gemm.half`.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of a's library.
 
     Returns
     -------
     array, shape (rows, columns), of a's type
-        `out`, if it is given; else of a's kind. With a depth of 0 it is 0. Of float32, relative to
-        the sum of |a| |b|, its error is at most depth / 16 + 16 units of 2**-24 by "vectorised", 32
-        in place of 16 by "tensor_cores", 2**-9 by "tensor_cores_tf32", depth units by the others.
+        `out`, if it is given; else of a's library; 0 for a depth of 0. Bounds of float32's error,
+        relative to the sum of |a| |b|: by "vectorised" depth / 16 + 16 units of 2**-24, and by
+        "tensor_cores" depth / 16 + 32. By "tensor_cores_tf32": 2**-9. By others: depth units.
 
     Raises
     ------

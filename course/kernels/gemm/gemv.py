@@ -1,4 +1,4 @@
-"""Few rows: a warp a result, its lanes along the depth.
+"""A layer on few rows (GEMV): a warp computes one output of each, its lanes split the depth.
 
 A fully connected layer, out = activation(x weight' + bias):
 
@@ -9,11 +9,11 @@ x (rows, inputs), weight (outputs, inputs) as PyTorch has it, bias (outputs,). T
 
 =========  ===================================================================================
 "naive"    a thread a result; the activation is a kernel of its own
-"warp"     a warp a result of a few rows, its lanes along the inputs; the activation is fused
+"warp"     a warp an output of a few rows, its lanes along the inputs; the activation is fused
 =========  ===================================================================================
 
-For many rows it is a product of matrices, see `course.kernels.gemm.float32`. For few, what counts
-is that weights are read side by side and that there are enough warps.
+Many rows make it a matrix product, see `course.kernels.gemm.float32`. With few rows, memory is the
+bottleneck: loads of the weights have to coalesce, and enough warps have to issue them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from course.kernels.warps import WARP, lanes_sum
 from warpsim.ptx import load
 
 ZERO = float32(0)
-WARPS = 8  # of a block, each with an output
-ROWS = 4  # of a warp: a weight is read once for all of them
+WARPS = 8  # warps of a block, each with an output of its own
+ROWS = 4  # rows of x that a warp serves: it loads each weight once for all of them
 NAIVE_BLOCK = (32, 8)
 
 sum_of_lanes = lanes_sum(WARP)
@@ -42,8 +42,8 @@ sum_of_lanes = lanes_sum(WARP)
 def linear_naive(x, weight, bias, out):
     """Step 1, without activation. Mapping: thread (column, row) has out[row, column].
 
-    Memory: lanes walk the outputs, so that each reads a row of the weights of its own: 32 sectors
-    for 32 elements.
+    Memory: a warp's lanes lie along the outputs, so each reads its own row of the weights: 32
+    sectors for 32 elements.
     """
     column, row = cuda.grid(2)
     if row < out.shape[0] and column < out.shape[1]:
@@ -57,16 +57,16 @@ def linear_naive(x, weight, bias, out):
 def warps(function: Callable, rows: int = ROWS) -> Callable:
     """Step 2, of (x, weight, bias, out), with the activation.
 
-    Mapping: warp w of block (b, r) has output 8 b + w of the rows r rows, ..., its lanes the inputs
-    lane, lane + 32, ...: they read weights and rows side by side, and add up by shuffles.
-    Memory: a weight is read once for `rows` rows; the rows are shared by the block's warps in L1.
+    Mapping: warp w of block (b, r) computes output 8 b + w of `rows` rows, from r * rows on. Its
+    lanes take the inputs lane, lane + 32, ..., so that loads coalesce, and add up by shuffles.
+    Memory: a weight is read once for `rows` rows; the block's warps share the rows in L1.
     """
 
     @cuda.jit
     def linear_warps(x, weight, bias, out):
         lane, output = cuda.threadIdx.x, cuda.blockIdx.x * WARPS + cuda.threadIdx.y
         first, last = cuda.blockIdx.y * rows, x.shape[0] - 1
-        if output < out.shape[1]:  # the same for the whole warp
+        if output < out.shape[1]:  # uniform over the warp, as its shuffles need
             totals = cuda.local.array(rows, float32)
             for r in range(rows):
                 totals[r] = ZERO

@@ -1,7 +1,7 @@
-"""Small products on tensor cores, float32: a kernel for one shape, in which a block makes one tile.
+"""Small float32 products on tensor cores: each shape has its kernel, each block computes one tile.
 
-The last steps of `course.kernels.gemm.float32`, of tiles of `course.kernels.gemm.small_tile`. Sizes
-stand in the kernel as numbers, so all that a warp loads, or most of it, is in flight at once.
+The last steps of `course.kernels.gemm.float32`, made of `course.kernels.gemm.small_tile`. Sizes are
+constants of the kernel, so its loops unroll: all or most of a warp's loads are in flight at once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from course.kernels.gemm.small_tile import small_gemm_tile
 from course.kernels.steps import ceil_div
 from warpsim.ptx import store4
 
-SMALL = 2048 * 2048  # results: of more the ways are equal, and each shape is a kernel to compile
+SMALL = 2048 * 2048  # results; with more, "vectorised" is as fast, and not compiled for each shape
 
 
 def tensor_refusal(p: Any) -> str:
-    """What a product on tensor cores needs and does not find, in words; else nothing."""
+    """Why tensor cores cannot take a product; "" if they can."""
     sizes = p.rows, p.columns, p.depth
     if any(size % VECTOR or not size for size in sizes):
         found = f"{p.rows}, {p.columns} and {p.depth}"
@@ -39,10 +39,10 @@ def tensor_refusal(p: Any) -> str:
 def product_of(
     layout: str, rows: int, columns: int, depth: int, precision: str, cut: Cut | None = None
 ) -> tuple[Callable, int, int]:
-    """A kernel of (a, b, out), flat arrays, for one shape; and its blocks and threads.
+    """A kernel of (a, b, out), flat arrays, for one shape; its blocks and threads.
 
-    Mapping: block i has tile i of the result, row by row of tiles; its warps share the depth.
-    Memory: 16 bytes an access; four lanes side by side along the depth, eight along the result.
+    Mapping: block i computes tile i of the result, in row-major order; its warps split the depth.
+    Memory: 16 bytes an access; four of a warp's lanes lie along the depth, eight along the result.
     """
     cut = cut or cut_of(layout, rows, columns, depth)
     row_pitches = {"nn": (depth, columns), "nt": (depth, depth), "tn": (rows, columns)}[layout]

@@ -1,22 +1,22 @@
-"""A tile of a product of matrices, for layers so small that one tile is all that a block does.
+"""A tile of a matrix product, for layers so small that each block computes only one tile.
 
-A layer's 128 x 400 results are 100 tiles of 32 x 16: fewer than a GPU's multiprocessors, so a tile
-has to be done quickly, and what takes long is to wait for memory. Hence:
+A layer's 128 x 400 results are 100 tiles of 32 x 16, fewer than a GPU has multiprocessors. So the
+latency of a single tile counts, and most of it is spent on memory. Hence:
 
-- the warps of a block share the tile's depth: each multiplies all of the tile, 16 deep at a time;
-- a lane loads four neighbours at once, straight into the registers that tensor cores take; those of
-  the second factor, a layer's weights, for many rounds before it has to wait for the first;
+- the warps of a block split the tile's depth: each multiplies the whole tile, 16 deep at a time;
+- a lane loads four neighbours at once, straight into the registers that mma reads;
+- the second operand, a layer's weights, is loaded rounds ahead, before the first has to be there;
 - at the end the warps' sums are added in shared memory.
 
-Which of its 16 neighbours along the depth a lane has is of no account, as long as both factors
-agree: lane 4 g + q has 4 q to 4 q + 3, and hands two of them to each of two instructions.
+The order of elements along the depth is free, as long as both operands agree. So lane 4 g + q
+loads elements 4 q to 4 q + 3 of each 16: two for each of two mma instructions.
 
-A tensor core adds its products to a sum with fewer digits than float32 has. So no sum stays in it
-longer than 16 products: it starts at 0 each time, and float32 adds what comes out.
+A tensor core accumulates with fewer bits than float32 has. So its accumulator starts at 0 for every
+16 products, and float32 additions on CUDA cores collect the results.
 
-Precisions: "tf32" takes factors cut to 10 bits of fraction; "tf32x3" cuts a factor in two and makes
-three products of four, which keeps float32's digits; "float32" multiplies on plain cores, where
-lanes shuffle what an instruction would combine, for GPUs before Ampere.
+Precisions: "tf32" rounds operands to 10 bits of fraction. "tf32x3" splits each operand in two and
+computes three of the four products, which keeps float32's digits. "float32" is for GPUs before
+Ampere: it multiplies on CUDA cores, and lanes exchange operands by shuffles.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from warpsim.ptx import load, load2, load4, mma_tf32, store2, store4
 PRECISIONS = ("tf32x3", "tf32", "float32")
 ZERO = float32(0)
 LEVEL = 2**13  # TF32 has 13 bits of fraction fewer than float32
-STRIDE, PAUSE = 16, 400  # of what is awaited: rows from lane to lane; nanoseconds between looks
+STRIDE, PAUSE = 16, 400  # of polling: rows between two lanes' elements; nanoseconds between polls
 
 
-# --- factors in two, and plain cores' product -----------------------------------------------------
+# --- operands split in two, and mma on CUDA cores -------------------------------------------------
 
 
 @functools.cache
 def parts_of(size: int) -> Callable:
-    """Device function: how many whole times a number holds `size`, and what is left.
+    """Device function: n // size and n % size, for a constant `size` and n from 0 to 2**31 - 1.
 
-    Of numbers from 0 to 2**31 - 1. `//` and `%` of Numba work on 64 bits and look at signs: some
-    thirty instructions. A product with 2**bits / size, rounded up, has the quotient above them.
+    Numba's own `//` and `%` work on 64 bits and treat signs: some thirty instructions. Here n times
+    2**bits / size, rounded up, has the quotient in the bits from `bits` on.
 
     Source: Granlund and Montgomery, "Division by invariant integers using multiplication", 1994.
     """
@@ -72,17 +72,17 @@ of_lanes, _fours = parts_of(WARP), parts_of(4)
 
 @cuda.jit(device=True)
 def lane_of():
-    """A lane's row and column in the instructions' fragments."""
+    """(g, q) of lane 4 g + q: its row and column in mma's fragments."""
     return _fours(of_lanes(cuda.threadIdx.x)[1])
 
 
 @cuda.jit(device=True)
 def in_two(value):
-    """Its nearest number of TF32, below 4e34, and the rest, by three operations of float32.
+    """Split a float32, below 4e34, into its nearest TF32 value and the rest, by three operations.
 
-    Rounding by the instruction for it takes a Hopper GPU five. The product has to be rounded before
-    the second line subtracts from it: a compiler may join a product and a sum that are written as
-    such, and then nothing is rounded at all. What is written as `fma` it leaves as it is.
+    The instruction for it, cvt.rna, takes a Hopper GPU five. The product must be rounded before the
+    second line subtracts from it. A compiler may contract a written product and sum into one FMA,
+    and then nothing is rounded; an explicit `fma` it leaves alone.
     Source: Dekker, "A floating-point technique for extending the available precision", 1971.
     """
     higher = cuda.fma(float32(LEVEL + 1), value, ZERO)
@@ -92,7 +92,7 @@ def in_two(value):
 
 @cuda.jit(device=True)
 def four_plain(c, upper, lower, factor):
-    """Four of the eight products along the depth, for `mma_plain`."""
+    """Four of the eight steps along the depth, for `mma_plain`."""
     g, q = lane_of()
     c0, c1, c2, c3 = c
     for k in range(4):
@@ -106,7 +106,7 @@ def four_plain(c, upper, lower, factor):
 
 @cuda.jit(device=True)
 def mma_plain(c, a, b):
-    """What `mma_tf32` does, with float32's digits, by shuffles and plain multiply-adds."""
+    """What `mma_tf32` computes, with float32's digits, by shuffles and FMAs on CUDA cores."""
     return four_plain(four_plain(c, a[0], a[1], b[0]), a[2], a[3], b[1])
 
 
@@ -118,29 +118,29 @@ def _is_there(value):
     return False
 
 
-Awaits = tuple[Callable, Callable] | None  # how numbers are read; whether one is not there yet
+Awaits = tuple[Callable, Callable] | None  # load four elements; whether one is not there yet
 
 
 def taken_by(awaits: Awaits) -> tuple[Callable, Callable]:
-    """Both functions, also of what nobody has to wait for."""
+    """Both functions; without `awaits`, plain loads, of which no element is missing."""
     return awaits or (load4, _is_there)
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A product's tile: its size, and the device functions that make it, in this order."""
+    """A product's tile: its size, and the device functions that compute it, in this order."""
 
-    #: Takes (B, b0, column, b) and begins to load what the first rounds want of the second factor.
+    #: Takes (B, b0, column, b) and begins to load the second operand's first rounds into b.
     fetch: Callable
-    #: Takes (shared, A, a0, B, b0, row, column, b) and leaves the warps' sums of the tile there in
-    #: shared memory. In the flat arrays A and B the matrices begin at a0 and b0.
+    #: Takes (shared, A, a0, B, b0, row, column, b) and leaves each warp's sums of the tile at (row,
+    #: column) in `shared`. The matrices begin at a0 and b0 of the flat arrays A and B.
     multiply: Callable
-    #: Takes (shared, row, column) and gives four neighbours, added up over the warps in order.
+    #: Takes (shared, row, column) and returns four neighbours, summed over the warps in order.
     four: Callable
     rows: int
     columns: int
-    elements: int  # float32 in shared memory
-    shape_b: tuple[int, int, int]  # of b
+    elements: int  # float32 elements of `shared`
+    shape_b: tuple[int, int, int]  # shape of the local array b
 
 
 def _row_at(row_pitch: int) -> Callable:
@@ -179,41 +179,41 @@ def small_gemm_tile(
     precision: str, *, warps: int, fragments: tuple[int, int], ahead: int = 1, half_pitch: int = 0,
     exact: str = "", scattered: str = "", awaits: Awaits = None, given: bool = False, ones: int = 0,
 ) -> Tile:  # fmt: skip
-    """A tile of a product (rows, columns) of that depth; all three multiples of four.
+    """A tile of a product; its rows, columns and depth are multiples of four.
 
     Parameters
     ----------
     layout : str
         As in `course.kernels.gemm.float32`.
     row_pitches : (int, int)
-        Elements from one row of a factor to its next.
+        Row strides of a and b, in elements.
     warps : int
-        That share the depth.
+        Warps of a block, which split the depth.
     fragments : (int, int)
-        Of a warp, 16 rows and 8 columns each. In "tn" (2, 4); in "nn" 2 or 4 wide.
+        Fragments of 16 x 8 results, down and across. In "tn" (2, 4); in "nn" 2 or 4 across.
     ahead : int
-        Rounds of which `fetch` loads the second factor.
+        Rounds for which `fetch` loads the second operand.
     half_pitch : int
         The second half of the tile's columns lies so many columns behind the first, in "nt".
     exact : str
-        The factor, "a" or "b", that TF32 holds exactly, such as pixels.
+        The operand, "a" or "b", whose values TF32 represents exactly, such as pixels.
     scattered : str
-        The factor, "a" in "nt" or "b" in "tn", whose rows are scattered: a0 or b0 is then an array
-        of where each of them begins, and its first entry that counts.
+        The operand, "a" in "nt" or "b" in "tn", whose rows are scattered. Its a0 or b0 is then a
+        pair: an array of the rows' offsets, and the index of the first one to use.
     awaits : two functions, optional
-        The first factor, in "tn" the second as well, is loaded until all is there. Four neighbours
-        come at once, so the first of them is looked at.
+        The first operand, in "tn" the second as well, is loaded again until all of it has been
+        published. Four neighbours arrive together, so only the first of them is checked.
     given : bool
-        In "tn": a0 and b0 are where a factor begins, elements from row to row, columns less four.
-        Layers of different sizes then share their code.
+        In "tn": a0 and b0 are (first element, row stride, columns - 4) of an operand. So layers of
+        different sizes share their code.
     ones : int
-        In "tn": the second factor has one more column behind its last, of this number.
+        In "tn": the second operand has one more column behind its last, filled with this number.
     """
     down, across = fragments
     high, wide = 16 * down, 8 * across
     upright_a, upright_b = layout == "tn", layout != "nt"
     four_wide = across == 4
-    # rows of the sums so far apart that what a warp stores at once lies in different banks
+    # row stride of the sums in shared memory, padded against bank conflicts of a warp's stores
     pitch = wide
     if layout == "nt" and wide % 32 not in (8, 24):
         pitch += 8
@@ -245,11 +245,11 @@ def small_gemm_tile(
     last_b = _last_given if given else _always(columns - (4 if four_wide else 2))
     by_row_b = scattered_b or given
 
-    # a round is `more` along the depth behind `start`, a constant: addresses differ by constants
+    # `more`, a round's distance from `start`, is constant, and so are its loads' address offsets
 
     @cuda.jit(device=True)
     def load_fragments_b(B, b0, column, start, more, b, slot):
-        """Load a lane's elements of the second factor, of 16 products from `start` + `more` on."""
+        """Load a lane's elements of the second operand, 16 deep, from `start` + `more` on."""
         g, q = lane_of()
         k, beyond = int32(start + 4 * q), more
         if ragged:
@@ -288,7 +288,7 @@ def small_gemm_tile(
 
     @cuda.jit(device=True)
     def load_fragments_a(A, a0, row, start, more, a, slot):
-        """The same of the first; behind the depth's end 0."""
+        """Load the same of the first operand, and 0 beyond the end of the depth."""
         g, q = lane_of()
         k, beyond = int32(start + 4 * q), more
         wanted = int32(k + more)
@@ -320,7 +320,7 @@ def small_gemm_tile(
 
     @cuda.jit(device=True)
     def lacks(a, b, slot):
-        """Whether a lane's elements of the factors that are awaited are not all there."""
+        """Whether some of a lane's awaited elements are not there yet."""
         found = False
         for e in range(4 if upright_a else 1):
             for m in range(1 if upright_a else down):
@@ -332,7 +332,7 @@ def small_gemm_tile(
 
     @cuda.jit(device=True)
     def pause(A, a0, row):
-        """Wait for some of the first factor's elements, with little traffic."""
+        """Poll a few of the first operand's elements until they are there, with little traffic."""
         _, lane = of_lanes(cuda.threadIdx.x)
         k = min(int32(STRIDE * lane), int32(depth - 1))
         at = int32(row_start_a(a0, k) + min(row, last_a(a0)))
@@ -341,7 +341,7 @@ def small_gemm_tile(
 
     @cuda.jit(device=True)
     def add(a, b, total, slot):
-        """Multiply what is there, 16 deep, and add it to the sums."""
+        """Multiply the fragments of a slot, 16 deep, and add the products to the sums."""
         upper_a = cuda.local.array((down, 2, 4), float32)
         upper_b = cuda.local.array((across, 4), float32)
         rest_a = cuda.local.array((down, 2, 4), float32)
@@ -371,10 +371,10 @@ def small_gemm_tile(
                 for e in range(4):
                     total[m, n, e] += c[e]
 
-    # each of the first rounds is a function of its own, so that its registers have fixed numbers
+    # a function for each of the first rounds: slots are constants, so fragments stay in registers
 
     def first_rounds(n: int) -> tuple[Callable, Callable, Callable, Callable]:
-        """Device functions, of the rounds from n on: load b, load a, is any missing, multiply."""
+        """Device functions for round n and later ones: load b, load a, is any missing, multiply."""
         if n == rounds:
 
             @cuda.jit(device=True)
@@ -397,7 +397,7 @@ def small_gemm_tile(
 
         @cuda.jit(device=True)
         def load_b(B, b0, column, start, b):
-            if all_have_it or start < depth - beyond:  # the same for the whole warp
+            if all_have_it or start < depth - beyond:  # uniform over the warp
                 load_fragments_b(B, b0, column, start, beyond, b, n)
             later_b(B, b0, column, start, b)
 
@@ -471,7 +471,7 @@ def small_gemm_tile(
                         load_fragments_a(A, a0, row, start, 0, a, 0)
                 add(a, b, total, 0)
                 start += int32(each)
-        cuda.syncthreads()  # whoever still reads what lay here is done
+        cuda.syncthreads()  # all warps have read what lay in `shared` before
         base = int32(warp * part)
         for m in range(down):
             for h in range(2):
@@ -486,7 +486,7 @@ def small_gemm_tile(
                     one = total[m, 0, i], total[m, 1, i], total[m, 2, i], total[m, 3, i]
                     two = total[m, 0, j], total[m, 1, j], total[m, 2, j], total[m, 3, j]
                     at += 8 * q
-                    if upright_a:  # neighbouring lanes store their parts one after the other
+                    if upright_a:  # odd lanes store their two vectors in reverse: no bank conflict
                         odd = g % 2 == 1
                         first = (two[0] if odd else one[0], two[1] if odd else one[1],
                                  two[2] if odd else one[2], two[3] if odd else one[3])  # fmt: skip
