@@ -1,17 +1,17 @@
-"""How sums become results: epilogue, 16 bits, shared memory, from where TMA stores them.
+"""The epilogue of tiles by wgmma: accumulators become 16-bit results in shared memory, for TMA.
 
-The results of a warp, 16 rows, lie in boxes of 64 columns as TMA has them: chunk c of row r at
-c ^ (r % 8). A residual that TMA has loaded lies there, too, so a lane finds what it adds where
-it stores. The bias of a tile's columns lies behind, float32: it is fetched while the last product
-runs, so that nobody waits for it.
+A warp's 16 rows of results lie in boxes of 64 columns. These have TMA's swizzle: chunk c of row r,
+16 bytes, lies at c ^ (r % 8). TMA loads a residual to the same addresses, so a lane reads what it
+adds from where it stores. Behind the boxes lies the bias of the tile's columns, in float32. It is
+fetched while the last wgmma runs, which hides the latency.
 
-LayerNorm needs no launch of its own between two products. The one that makes the rows `counts`: it
-stores each row's sum and that of its squares, a pair a tile across. The one that reads them has in
-its weights LayerNorm's, w' = gamma w, and takes the mean off and the deviation out at its end:
+LayerNorm between two products needs no launch of its own. The first product `counts`: it stores
+each row's sum and sum of squares, a pair for each tile along the row. The second has gamma in its
+weights, w' = gamma w. Its epilogue subtracts the mean and divides by the deviation:
 
     LayerNorm(x) w + bias = (x w' - mean(x) sums of w') / deviation(x) + beta w + bias
 
-float32 is enough: what the sums lack is less than what the rows lack, which float16 rounded.
+float32 is enough for the sums: their error is smaller than that of rows rounded to float16.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from warpsim.ptx import (
     store4,
 )
 
-ROWS = 2, 8  # of a lane's sums in a warp's 16 rows, and how far they are apart
+ROWS = 2, 8  # rows that a lane's accumulators span in a warp's 16, and their distance
 ZERO = float32(0)
 
 
 class Norm(NamedTuple):
-    """What a product does for LayerNorm."""
+    """What a product's epilogue does for LayerNorm."""
 
-    parts: int = 0  # pairs of sums that each row of a factor has; 0 if that is taken as it is
-    eps: float = 0.0  # what is added to the variance
-    counts: bool = False  # it stores the sums of its own rows
+    parts: int = 0  # pairs of sums of each row of a, which it normalises; 0: it does not
+    eps: float = 0.0  # added to the variance
+    counts: bool = False  # it stores the sums of its results' rows
 
-    kept = property(lambda self: 2 * ROWS[0] * max(1, ceil_div(self.parts, 4)))  # of a lane
+    kept = property(lambda self: 2 * ROWS[0] * max(1, ceil_div(self.parts, 4)))  # floats a lane
 
 
 NO_NORM = Norm()
@@ -59,11 +59,11 @@ NO_NORM = Norm()
 
 @functools.cache
 def row_sums(norm: Norm) -> tuple[Callable, Callable, Callable]:
-    """Device functions: read the sums of a lane's two rows, make factors of them, store them.
+    """Device functions (read, deviations, write) for the sums of a lane's two rows.
 
-    ``sums`` is float32 (rows, 2 * parts), ``mine`` a local array of ``norm.kept``: first what four
-    lanes have read, a part each, then for each row the factor and the summand of its results. A
-    row that two tiles share is stored by the first.
+    ``sums`` is float32 (rows, 2 * parts), ``mine`` a local array of ``norm.kept``. `read` fills it
+    with a lane's share of the pairs, which four lanes split. `deviations` makes of them, for each
+    row, the factor and the summand that normalise it. Where tiles overlap, the upper one writes.
     """
     PARTS, EPS, EACH = norm.parts, float32(norm.eps), norm.kept // 4
     of_four = lanes_sum(4)
@@ -101,17 +101,17 @@ def row_sums(norm: Norm) -> tuple[Callable, Callable, Callable]:
 
     @cuda.jit(device=True)
     def write_nothing(sums, mine, row, part, first, rows, lane):
-        """What stands for `write` where the sums may be any array."""
+        """Stand in for `write` in a product that does not count; its `sums` may be any array."""
 
     return read, deviations, write if norm.counts else write_nothing
 
 
 @functools.cache
 def bias_of(wide: int, biased: bool, norm: Norm) -> tuple[Callable, Callable]:
-    """Device functions: fetch what two columns need, a thread of a warpgroup; lay it in order.
+    """Device functions: a thread fetches two columns' biases, then keeps them in shared memory.
 
-    That is their bias; with a norm that has parts two of (bias, sum of the weights), from an array
-    of such. A bias may begin anywhere: each of two is read alone.
+    With ``norm.parts`` each column has a pair instead: (bias, sum of the weights). A bias without
+    pairs may have any alignment, so its two elements are loaded one by one.
     """
     normed = norm.parts > 0
 
@@ -143,21 +143,21 @@ def store_epilogue(
     element: str, activation: str, biased: bool, added: bool, wide: int, box_size: int,
     norm: Norm = NO_NORM,
 ) -> Callable:  # fmt: skip
-    """What stores a box of a warp's sums: (tiles, local, box, line, column, t, columns, kept, at,
-    mine, seen).
+    """Finish and store a box of accumulators: (tiles, local, box, line, column, t, columns, kept,
+    at, mine, seen).
 
-    `line` is where row `lane % 16` of box 0 begins in `tiles`, boxes lie `box_size` elements
-    apart; `column` is the tile's first, whose bias lies at `at` of `kept`. 64 columns at a time: of
-    a loop that the compiler does not unroll, the sums are in memory. Where the tile is not a
-    multiple of 64, the last box has some columns of the one before, and the same elements. `mine`
-    is what `row_sums` makes, or to what a norm that counts adds; the first `seen` columns of the
-    tile are those of the one before, too.
+    Row `lane % 16` of box 0 begins at `line` of `tiles`; boxes lie `box_size` elements apart. The
+    tile begins at `column`, whose bias lies at `at` of `kept`. A call stores 64 columns: the
+    compiler would not unroll a longer loop, and accumulators would lie in local memory. In a tile
+    whose width is no multiple of 64, the last box overlaps the one before. `mine` holds what
+    `row_sums` made, or the sums of a norm that counts. These sums skip the tile's first `seen`
+    columns, which belong to the tile before, too.
     """
     pack, unpack, normed, counts = PACK[element], UNPACK[element], norm.parts > 0, norm.counts
     act: Any = ACTIVATIONS[activation]
     active = act is not None
     act = act or ACTIVATIONS["gelu"]
-    LAST = wide // 16 - 4  # where the last box begins, in 16 columns
+    LAST = wide // 16 - 4  # the last box's first column, in units of 16
     EACH = PAIR if normed else 1
 
     @cuda.jit(device=True)
@@ -169,7 +169,7 @@ def store_epilogue(
     def finished(x, y, kept, at, factor, summand):
         if normed:
             four = load4(kept, at)
-            # each rounded once: two tiles that share a result give it the same bits
+            # explicit FMAs, or the compiler might fuse otherwise in the tile that overlaps this one
             x = cuda.fma(x, factor, cuda.fma(summand, four[1], four[0]))
             y = cuda.fma(y, factor, cuda.fma(summand, four[3], four[2]))
         elif biased:
@@ -214,11 +214,11 @@ def store_epilogue(
 def store_columns(
     element: str, activation: str, biased: bool, wide: int
 ) -> tuple[Callable, Callable]:
-    """Device functions, where factors have changed places: fetch biases, store a box transposed.
+    """Device functions (fetch, store_box) for swapped operands: accumulators are transposed.
 
-    ``(bias, row, rows, t)`` gives those of a thread's two rows; ``(tiles, local, box, start, t,
-    mine)`` stores what is 64 rows of the results in the box that begins at `start`, and `mine` are
-    the biases.
+    ``(bias, row, rows, t)`` loads the biases of a thread's two rows, which are columns of results.
+    ``(tiles, local, box, start, t, mine)`` finishes 64 rows of the results and stores them in the
+    box at `start`; `mine` holds the biases.
     """
     pack, act, LAST = PACK[element], ACTIVATIONS[activation] or ACTIVATIONS["gelu"], wide // 16 - 4
     active = bool(activation)
@@ -257,17 +257,17 @@ def store_columns(
 
 @functools.cache
 def store_rows(wide: int, box_size: int) -> Callable:
-    """Device function: store a warp's 16 rows of a tile so wide where they begin anywhere.
+    """Device function: threads store a warp's 16 rows of results, which may have any alignment.
 
     ``(out, elements, start, row, column, t, rows, columns)``: the warpgroup's first box begins at
-    element `start` of shared memory, and is row and column of the results. `out` and `elements` are
-    these by 4 bytes and by 2: 16 bytes are stored at once, and at the ends of a row what is left.
+    `start` of shared memory and at (row, column) of the results. `out` views the results as words
+    of 4 bytes, `elements` by 2. Threads store aligned 16 bytes, then the ends of each row.
     """
     CHUNKS, LAST, shift = wide // 8, ceil_div(wide, 64) - 1, shifted(4)
 
     @cuda.jit(device=True, forceinline=True)
     def load_eight(found, line, r, n, begin, left):
-        """Eight neighbours of a row that lie in 16 bytes of the results; the first one's column."""
+        """Load eight neighbours that fill 16 aligned bytes of the results; return their column."""
         words = cuda.shared.array(0, uint32, alignment=1024)
         over = int32(-begin & 7)
         n = min(n, int32(int32(left - over) >> 3))
@@ -287,7 +287,7 @@ def store_rows(wide: int, box_size: int) -> Callable:
         lane, high = int32(t & 31), int32(16 * (t >> 5 & 3))
         line, left = int32((start >> 1) + 32 * high), min(int32(columns - column), int32(wide))
         first, last = int32((row + high) * columns + column), int32(left - 8)
-        i, many = lane, min(int32(rows - row - high), int32(16))  # rows of the warp
+        i, many = lane, min(int32(rows - row - high), int32(16))  # rows inside
         while i < int32(many * CHUNKS):
             r = int32(uint32(i) // uint32(CHUNKS))
             begin = int32(first + r * columns)
@@ -303,7 +303,7 @@ def store_rows(wide: int, box_size: int) -> Callable:
                 behind = int32(left - e)
                 if e >= 0 and behind > 1:
                     store(out, int32(int32(begin + e) >> 1), found[w])
-                elif e >= -1 and behind > 0:  # one of the two
+                elif e >= -1 and behind > 0:  # one of the word's two elements is in the row
                     one = found[w] if e >= 0 else found[w] >> uint32(16)
                     store(elements, max(int32(begin + e), begin), uint16(one & uint32(0xFFFF)))
                 e = int32(e + 2)

@@ -3,25 +3,24 @@
 >>> y = gemm(x, weight, "nt", bias, "gelu")     # a layer and its activation, in one launch
 
 =========  ========================================  ============================================
-method     a block                                   needs
+method     a block's tile, and how it is computed    compute capability, and other needs
 =========  ========================================  ============================================
 "plain"    128 x 128 by mma.sync                     7.5; bfloat16: 8.0. Any shape, any alignment
 "thin"     16 x 8 to 64 x 32 of a warp by mma.sync,  8.0. Any alignment
-           past shared memory; blocks may share
-           the depth
+           operands straight from global memory;
+           split-K where it pays
 "roles"    up to 128 x 256, TMA and wgmma            9.0; rows that begin at multiples of 16 bytes
-"split"    the same; a cluster shares the depth      the same
-"partial"  the same; any blocks share the depth,     9.0. Any alignment: factors are copied,
-           through memory; or blocks are in pairs    threads store the results
-"library"  cuBLAS's                                  9.0, and CuPy or PyTorch, which load it
+"split"    the same; split-K within a cluster        the same
+"partial"  the same; split-K by any blocks through   9.0. Any alignment: operands are copied,
+           global memory; or clusters of two blocks  threads store the results
+"library"  cuBLAS's choice                           9.0, and CuPy or PyTorch, which load it
 =========  ========================================  ============================================
 
-"wgmma" and "tma" are the steps of the ladder between them, to be read and timed: as "roles", of
-float16, in the layout "nt", with nothing after the product.
+"wgmma" and "tma" are steps between "plain" and "roles", to be read and timed. They have the needs
+of "roles", and take only float16 in the layout "nt", without an epilogue.
 
-"auto" takes what the models of `course.heuristics.gemm` have the shortest time for. Lesson 17,
-section 12, shows what all that takes, and a call with NumPy's arrays, and the first one of a
-process.
+"auto" takes the step for which the models of `course.heuristics.gemm` predict the shortest time.
+Lesson 17 climbs the ladder from section 12 on; its section 18 compares it with cuBLAS.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ from warpsim.ptx import TensorMap
 from warpsim.ptx.bfloat16 import BFLOAT16
 
 HALF_TYPES = (np.dtype(np.float16), BFLOAT16)
-MOST = 2**31 - 2**20  # elements of a matrix whose places are counted in 32 bits
-#: layout -> whether the first, the second factor lies transposed.
+MOST = 2**31 - 2**20  # elements of a matrix that int32 indexes, and some indices beyond its end
+#: By layout: whether a lies transposed, and whether b does.
 LAYOUTS = {"nn": (False, False), "nt": (False, True), "tn": (True, False)}
 
 # --- what is given --------------------------------------------------------------------------------
@@ -102,7 +101,7 @@ def result(
     a: ArrayFacts, b: ArrayFacts, bias: ArrayFacts | None, residual: ArrayFacts | None,
     layout: str, activation: str, method: str,
 ) -> Result:  # fmt: skip
-    """Shape and type of a product, of what is right."""
+    """Shape and dtype of a product; raises for arguments that do not fit together."""
     require_choice(activation, "activation", ACTIVATIONS)
     require_choice(method, "method", LADDER.names)
     for array, name in ((a, "a"), (b, "b")):
@@ -129,19 +128,19 @@ class GemmProblem(NamedTuple):
     dtype: str
     epilogue: tuple[str, bool, bool]  # the activation, whether there are a bias and a residual
     tma: bool  # rows of all matrices begin at multiples of 16 bytes
-    copied: bool  # those of both factors do, and results can be stored in pairs
-    aligned: tuple[bool, bool, bool]  # those of a do, of b, of results and residual
-    begins_aligned: bool  # results begin at a multiple of 16 bytes, too
+    copied: bool  # rows of a and b do, for cp.async, and rows of out at multiples of 4 bytes
+    aligned: tuple[bool, bool, bool]  # whether rows of a do, of b, of both out and residual
+    begins_aligned: bool  # out's first element lies at a multiple of 16 bytes
 
     @classmethod
     def of(cls, a: Array, b: Array, bias: Array | None, residual: Array | None, out: Array,
            layout: str = "nn", activation: str = "") -> GemmProblem:  # fmt: skip
-        """That of device arrays; ValueError for strides that no step takes."""
+        """The problem of device arrays; ValueError for strides that no step takes."""
         there = {"a": a, "b": b, "out": out, "bias": bias, "residual": residual}
         there = {name: array for name, array in there.items() if array is not None}
         for name, array in there.items():
             in_order(array, name)
-        # an only row's stride may be any
+        # from shapes, since the stride of a single row may be any number
         pitches = {name: its.shape[-1] * its.dtype.itemsize for name, its in there.items()}
         starts = {name: pitches[name] | address_of(its) for name, its in there.items()}
         copied = a.size > 0 and b.size > 0 and not ((starts["a"] | starts["b"]) % 16)
@@ -179,7 +178,7 @@ def _plain_refusal(p):
 
 
 def _by_tma(shared_by: tuple[int, ...]) -> Callable[..., list[Launch]]:
-    """What launches a tile whose depth so many blocks share: that of "auto", if it is such."""
+    """`launches` for tiles with split-K factors of `shared_by`; prefers the best config of all."""
 
     def launches(p, *arrays, **_):
         how = *p[:4], multiprocessors()
@@ -196,9 +195,9 @@ def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Arra
               norm: Norm = NO_NORM, sums: Array | None = None) -> Launch:  # fmt: skip
     """What the method "roles" launches with a config, or "split" with several blocks for a tile.
 
-    Of a `norm` that has parts, sums are those of a's rows, and bias is float32, (bias, sum of the
-    weights) of each column; of one that counts, sums are written. With a config of partial sums
-    these are `sums`, and nothing else is done.
+    With ``norm.parts``, `sums` holds the sums of a's rows, and `bias` is float32: (bias, sum of
+    the weights) for each column. With ``norm.counts``, `sums` is written. With ``config.partial``
+    the partial sums go to `sums`, without an epilogue.
     """
     clustered, more = splits > 1 and not config.partial, (*p.epilogue[:2], norm)
     box, added = (16 if clustered else 64, 64), residual is not None
@@ -226,7 +225,7 @@ def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Arra
         kernel, size = split_k.gemm(*how, splits, *more), config.split(splits)[2]
         return Launch(kernel, (splits, down, across), config.threads, arguments, size)
     grid: Any = round_up(down, 1 + config.paired), across, splits
-    if config.waves > 1:  # at most one a multiprocessor, or whole pairs
+    if config.waves > 1:  # persistent blocks: at most one a multiprocessor, in whole pairs
         blocks = multiprocessors()
         grid = min(math.prod(grid), blocks - blocks % (1 + config.paired))
     arguments = *arguments, np.int32(splits), np.int32(ROW_GROUP)
@@ -238,7 +237,7 @@ def partial_launches(
     config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Array, bias: Array | None,
     residual: Array | None, out: Array, copied: tuple[bool, bool] | None = None,
 ) -> list[Launch]:  # fmt: skip
-    """What "partial" launches with a config; factors are copied that TMA does not take, or some."""
+    """What "partial" launches; it first copies the operands `copied`, or those TMA cannot read."""
     first, (a, b) = padding.launches((a, b), copied or (not p.aligned[0], not p.aligned[1]))
     if not config.partial:
         return [*first, launch_of(config, splits, p, a, b, bias, residual, out)]
@@ -257,7 +256,7 @@ def _thin(p, *arrays, **_):
 
 
 def _small_refusal(p, row=1):
-    """row: of which a copy's rows have a multiple."""
+    """`row`: a padded copy's rows have a multiple of so many elements."""
     sizes = p.rows, p.columns, p.depth
     if min(sizes) and max(m * round_up(n, row) for m, n in itertools.permutations(sizes, 2)) < MOST:
         return ""
@@ -295,7 +294,7 @@ def _best(p):
     return "library" if handed and not LADDER["library"].lacks(p) else plan.method
 
 
-LADDER_ONLY = ("wgmma", "tma")  # steps to be read and timed, with nothing after the product
+LADDER_ONLY = ("wgmma", "tma")  # steps to be read and timed, without an epilogue
 LADDER = Ladder("gemm", GemmProblem.of, {
     "plain": Step(_plain, _plain_refusal, (7, 5)),
     "thin": Step(_thin, _small_refusal, (8, 0)),
@@ -318,8 +317,9 @@ def gemm(
 ) -> Array:  # fmt: skip
     """activation(a b + bias) + residual, of float16 or bfloat16; sums in float32, one rounding.
 
-    cuBLAS multiplies where it is faster: large products that our tiles fill badly, large factors by
-    rows of 4 bytes beside narrow ones, and 24 to 72 long columns, see `heuristics.gemm_library`.
+    cuBLAS multiplies where it is faster, see `course.heuristics.gemm_library`. It takes large
+    products whose tiles would leave SMs idle, and results of 24 to 72 long columns. It also takes a
+    large operand, with rows at multiples of 4 bytes, beside a narrow one.
 
     Parameters
     ----------
@@ -332,7 +332,7 @@ def gemm(
         "", "gelu" or "gelu tanh".
     residual : array, shape (rows, columns), optional
     out : array, shape (rows, columns), optional
-        Where to write; none of the others but, if you like, the residual.
+        Where to write; it may be the residual, but none of the other arrays.
     method : str
         Of `gemm.ladder.names`.
     stream : stream, optional
@@ -341,16 +341,16 @@ def gemm(
     Returns
     -------
     array, shape (rows, columns), of a's type
-        `out`, if it is given; else of a's kind. It is the sum, with float32's error, rounded once:
-        by at most 2**-11 or 2**-8 of it.
+        `out`, if it is given; else of a's library. Sums have float32's error and are rounded once,
+        by at most 2**-11 (float16) or 2**-8 (bfloat16) of themselves.
 
     Raises
     ------
     TypeError
         For no array, or elements of another type.
     ValueError
-        For shapes or strides that do not fit, an unknown layout or activation, a method that they
-        cannot have.
+        For shapes or strides that do not fit, an unknown layout or activation, a method that cannot
+        take them.
     """
     options = layout, activation, method
     return _ENTRY.call((a, b, bias, residual), options, out, stream)

@@ -1,7 +1,7 @@
 """Products by cuBLAS, where it is faster than the course's kernels: the step "library".
 
-Its matrices have columns in memory one after the other, as rows of ours are: out' = b' a'. Where
-there is more to do its sums, float32, are finished by `course.kernels.gemm.partial`.
+cuBLAS is column-major and the course's arrays are row-major, so it computes out' = b' a'. With an
+epilogue it leaves float32 sums, and `course.kernels.gemm.partial` finishes them.
 
 Source: NVIDIA, cuBLAS, cublasGemmEx, cublasSetWorkspace.
 """
@@ -27,14 +27,14 @@ from course.kernels.gemm import partial
 
 NAMES = "libcublas.so.13", "libcublas.so.12"  # CuPy and PyTorch load them
 SPACE = 32 * 2**20  # bytes of a workspace, as NVIDIA recommends for Hopper
-#: Of cublas_api.h and library_types.h. Parts of the depth are added in float32 alone.
+#: CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT.
 FLOAT32_SUMS, IN_FLOAT32, ITS_CHOICE = 16, 68, -1
-TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
-ONE, ZERO = c_float(1), c_float(0)  # of a product, and of what was there
+TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}  # cudaDataType
+ONE, ZERO = c_float(1), c_float(0)  # alpha and beta of out = alpha a b + beta out
 
 
 class Handle:
-    """cuBLAS on the current GPU, with the stream and the workspace that it had last."""
+    """A handle of cuBLAS on the current GPU, which remembers its latest stream and workspace."""
 
     def __init__(self, library: Any):
         self.library, self.lock, self.its = library, threading.Lock(), c_void_p()
@@ -44,10 +44,10 @@ class Handle:
         library.cublasSetMathMode(self.its, FLOAT32_SUMS)
 
     def multiply(self, queue: int, space: int, *given: Any) -> int:
-        """Queue a product; cuBLAS's status."""
+        """Queue a product on a stream; returns cuBLAS's status."""
         library, its = self.library, self.its
         with self.lock:
-            if self.now != (queue, space):  # with another stream it forgets the workspace
+            if self.now != (queue, space):  # cublasSetStream resets the workspace
                 library.cublasSetStream_v2(its, c_void_p(queue))
                 library.cublasSetWorkspace_v2(its, c_void_p(space), c_size_t(SPACE))
                 self.now = queue, space
@@ -65,14 +65,14 @@ def _handle(device: int) -> Handle | None:
 
 
 def cublas() -> Handle | None:
-    """That of the current GPU; None without one, CuPy or PyTorch."""
+    """The current GPU's handle; None without a GPU, or without CuPy or PyTorch to load cuBLAS."""
     return None if backend.gpu() is None else _handle(backend.cuda.get_current_device().id)
 
 
 class Product:
-    """out = a b: launched as a `course.dispatch.launches.Launch` is, and as a prepared one.
+    """out = a b by cuBLAS, with the methods of `course.dispatch.launches.Launch`, prepared too.
 
-    arrays: b, a, results or sums, whose rows may be longer, and a workspace.
+    `arrays` are b, a, the results or sums (whose rows may be padded), and a workspace.
     """
 
     moved, where, queue = True, (), 0
@@ -117,7 +117,7 @@ class Product:
 
 def launches(p: Any, a: Array, b: Array, bias: Array | None, residual: Array | None, out: Array,
              **_: Any) -> list[Any]:  # fmt: skip
-    """The product, and what finishes its sums."""
+    """The product and, where there is an epilogue, the launch that finishes its sums."""
     sums = partial.workspace_for(1, out) if any(p.epilogue) else out
     behind = partial.launches(sums, bias, residual, out, p.epilogue[0]) if sums is not out else []
     return [Product(p, (b, a, sums, workspace(SPACE, np.uint8))), *behind]

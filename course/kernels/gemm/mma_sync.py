@@ -1,4 +1,4 @@
-"""Step 1: mma.sync, fed by cp.async; and what any GPU, shape and alignment can have.
+"""Step 1: mma.sync, fed by cp.async; with variants for Turing, and for any shape and alignment.
 
 >>> gemm("nt", "float16", "copied")      # cp.async: 8.0, rows at multiples of 16 bytes;
 ...                                         # of the results at multiples of 4
@@ -29,11 +29,11 @@ from warpsim.ptx import (
     wait_copies,
 )
 
-TILE_M = TILE_N = 128  # results of a block
+TILE_M = TILE_N = 128  # a block's tile of the results
 THREADS, WARP_TILE = 128, 64  # four warps of 64 x 64 results: every fragment serves four products
-TILES = WARP_TILE // 16  # products of a warp, 16 x 16, down and across
-SIDE = TILE_M * DEPTH  # elements of a tile of one factor
-LINES = THREADS // 8  # rows of a tile that are copied at a time
+TILES = WARP_TILE // 16  # fragments of 16 x 16 results in a warp's tile, down and across
+SIDE = TILE_M * DEPTH  # elements of a tile of one operand
+LINES = THREADS // 8  # rows of a tile that the block copies at a time, 16 bytes a thread
 STAGES = {"copied": 3, "loaded": 1, "turing": 1}
 
 
@@ -47,11 +47,11 @@ def gemm(
     layout: str, element: str, feed: str, activation: str = "", biased: bool = False,
     added: bool = False,
 ) -> Callable:  # fmt: skip
-    """The kernel of (a, b, out, bias, residual, rows, columns, depth, row_group), all arrays.
+    """The kernel of (a, b, out, bias, residual, rows, columns, depth, row_group).
 
-    Mapping: a block has 128 x 128 results, a warp 64 x 64 of them, as products of 16 x 16.
-    Memory: 16 bytes a thread, rows of 128 bytes; in shared memory chunk c of row r lies at
-    c ^ (r % 8), so that ldmatrix, eight rows at a time, takes each bank once.
+    Mapping: a block computes 128 x 128 results, a warp 64 x 64 of them, in fragments of 16 x 16.
+    Memory: a thread copies chunks of 16 bytes, eight of them a row. Shared memory is swizzled:
+    chunk c of row r lies at c ^ (r % 8), so ldmatrix reads eight rows without a bank conflict.
     """
     transpose_a, transpose_b = layout == "tn", layout != "nt"
     finished = epilogue(activation, biased, added)
@@ -67,7 +67,7 @@ def gemm(
     def fetch(source, transposed, tiles, start, first, k, high, deep):
         """Load 128 rows or columns from `first` on, 64 deep from k on, to ``tiles[start]``.
 
-        What is beyond the depth must be 0; what is beyond the results is never stored.
+        Elements beyond the depth must be 0. Beyond the results any will do: they are not stored.
         """
         t = int32(cuda.threadIdx.x)
         line, chunk = int32(t >> 3), int32(t & 7)
@@ -89,13 +89,13 @@ def gemm(
                     x = source[place[0], place[1] + e] if e < count else ELEMENT(ZERO)
                     tiles[to + 64 * LINES * go + e] = x
 
-    # One at a time, here and below: where the compiler does not unroll a loop, loads and products
-    # alternate, and the sums are in local memory.
+    # Called once for each constant kk or j below, not in a loop. Where the compiler did not unroll
+    # it, loads and products would alternate, and accumulators would lie in local memory.
     @cuda.jit(device=True, forceinline=True)
     def load(fa, fb, tiles, kk, at_a, at_b, lane):
-        """Load a warp's fragments, 16 deep, of two tiles' parts that begin at `at_a` and `at_b`.
+        """Load a warp's fragments of both operands, 16 deep, from tiles at `at_a` and `at_b`.
 
-        Those of even and odd `kk` have registers of their own: loads run ahead of the products.
+        Even and odd `kk` have registers of their own, so that loads run ahead of the products.
         """
         low, eight, sixteen = int32(lane & 7), int32(lane >> 3 & 1), int32(lane >> 4)
         for i in range(TILES):
@@ -133,7 +133,7 @@ def gemm(
 
     @cuda.jit(device=True, forceinline=True)
     def store_results(out, total, j, row, column, rows, columns, bias, other):
-        """Finish and store 16 columns of sums, from the 16 j-th on; two at once where they may."""
+        """Finish and store 16 columns of accumulators, from column 16 j on; pairs if aligned."""
         for i in range(TILES):
             for half in range(2):
                 for h in range(2):
@@ -185,7 +185,7 @@ def gemm(
             cuda.syncthreads()
             at_a, at_b = int32(at + DEPTH * down), int32(at + SIDE + DEPTH * across)
             if copied:
-                load(fa, fb, tiles, 0, at_a, at_b, lane)  # first: to order copies takes long
+                load(fa, fb, tiles, 0, at_a, at_b, lane)  # first: issuing copies takes long
             k = int32(DEPTH * (step + COUNT - 1))
             if k < depth:
                 fetch(a, transpose_a, tiles, ahead, row, k, rows, depth)

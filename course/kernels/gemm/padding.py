@@ -1,8 +1,8 @@
-"""Matrices whose rows do not begin at multiples of 16 bytes, as TMA wants them: copied, longer.
+"""Copies with padded rows, for TMA: its matrices' rows must begin at multiples of 16 bytes.
 
 >>> first, (a, b) = launches((a, b), (True, False))     # what copies a, and what to multiply then
 
-A copy costs twice its bytes. It pays where each element is used often.
+A copy reads and writes the matrix once more. It pays where each element is used often.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from course.kernels.steps import Launch, ceil_div, round_up
 from warpsim.ptx import grid_dependency_wait, load, quotient, store4
 
 THREADS = 256
-LONG = 512  # elements of a row that may become 63 more
+LONG = 512  # rows of so many elements are padded to multiples of 64; shorter ones, of 16
 
 
 @functools.cache
 def pad() -> Callable:
     """The kernel of two matrices, each (words, elements, out as words, width, pitch, total).
 
-    `total` is how many elements a matrix has, or 0 where words may not be read. Mapping: a thread
-    has eight neighbours of a row, the first `blocks` blocks those of the first matrix. Memory: rows
-    are read by words of 4 bytes and shifted where they begin between two.
+    `total` is a matrix's number of elements, or 0 where its address allows no words of 4 bytes.
+    Mapping: a thread copies eight neighbours of a row; the first `blocks` blocks copy the first
+    matrix. Memory: rows are read by words, and shifted where they begin in the middle of one.
     """
 
     @cuda.jit(device=True, forceinline=True)
@@ -74,14 +74,14 @@ def pad() -> Callable:
 def launches(
     arrays: tuple[Array, Array], copied: tuple[bool, bool]
 ) -> tuple[list[Launch], list[Array]]:
-    """What copies some of two matrices; the matrices as they are then."""
+    """The launch that copies those of two matrices that are `copied`; the matrices to multiply."""
     given, blocks, found = [], [], []
     for array, is_copied in zip(arrays, copied, strict=True):
         found.append(array)
         if not is_copied:
             continue
         height, width = array.shape
-        # 128 bytes of a row lie in four sectors of 32, not in parts of five
+        # so that 128 bytes of a row, a TMA box's, cover four sectors, not parts of five
         pitch = round_up(width, 64 if width >= LONG else 16)
         found[-1] = workspace((height, pitch), array.dtype)
         line = flat(array, "a factor")

@@ -1,11 +1,11 @@
-"""Sums of blocks that share the depth of a product: added, finished and stored.
+"""Split-K through global memory: the blocks' partial sums are added, finished and stored.
 
 >>> sums = workspace_for(splits, out)
 >>> launches(sums, bias, residual, out, "gelu")      # after what leaves its sums there
 
-As many blocks as a GPU has multiprocessors can share one tile, whatever the tile, and results may
-begin anywhere. It takes a launch of its own, whose start lies in the one before; the order is
-always the same, so the same bits.
+Any number of blocks can share a tile, and results may have any alignment. The price is a second
+launch; programmatic dependent launch hides its start behind the product. The order of additions is
+fixed, so results have the same bits each time.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from course.kernels.steps import Launch, ceil_div, round_up
 from warpsim.ptx import grid_dependency_wait, load4, quotient, store
 
 THREADS = 256
-FOUR = 4  # results of a thread, side by side
-SHARED_FROM = 8  # splits: from more on threads share those of a result
-SHARE = 16
+FOUR = 4  # results of a thread, neighbours of a row
+SHARED_FROM = 8  # splits; where there are more, several threads add a result's partial sums
+SHARE = 16  # such threads
 
 
 @functools.cache
 def finish(element: str, epilogue_of: tuple[str, bool, bool], shared: bool) -> Callable:
-    """The kernel of (sums, bias, residual, out), sums as `workspace_for` has them.
+    """The kernel of (sums, bias, residual, out), with `sums` as `workspace_for` lays them out.
 
-    Mapping: a thread has four neighbours of a row; `shared`, 16 threads of a block have the same
-    ones, each every 16th split of the depth.
+    Mapping: a thread finishes four neighbours of a row. With `shared`, 16 threads of a block work
+    on the same four, and each adds every 16th split.
     """
     ELEMENT, finished = ELEMENTS[element], epilogue(*epilogue_of)
     GROUPS = SHARE if shared else 1
@@ -79,14 +79,14 @@ def finish(element: str, epilogue_of: tuple[str, bool, bool], shared: bool) -> C
 
 
 def workspace_for(splits: int, out: Array) -> Array:
-    """Memory for sums: float32, (splits, rows, columns), rows of multiples of 16 bytes."""
+    """Memory for partial sums: float32 (splits, rows, columns), rows padded to 16 bytes."""
     rows, columns = out.shape
     return workspace((splits, rows, round_up(columns, FOUR)), np.float32)
 
 
 def launches(sums: Array, bias: Array | None, residual: Array | None, out: Array,
              activation: str) -> list[Launch]:  # fmt: skip
-    """What finishes the sums of a product."""
+    """The launch that adds the partial sums of a product and finishes its results."""
     splits, rows, pitch = sums.shape
     shared = splits > SHARED_FROM
     kernel = finish(

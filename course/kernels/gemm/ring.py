@@ -2,8 +2,8 @@
 
 Each stage has two barriers: `full`, when TMA's bytes have arrived, and `empty`, when all consumers
 have read it. The producer waits for `empty` and begins the next copies; consumers wait for `full`.
-Where a thread is in the ring is its stage's index and a phase, which changes with each round. At
-first the producer's wait is over at once.
+A thread's position in the ring is a stage's index and a phase, a bit that flips each time around.
+In the first round the producer does not wait, since all stages are empty.
 
 The words are those of CUTLASS's `PipelineTmaAsync`.
 """
@@ -23,21 +23,21 @@ from warpsim.ptx import mbarrier_arrive, mbarrier_expect, mbarrier_init, mbarrie
 class Ring(NamedTuple):
     """Device functions; `full` and `empty` are arrays of uint64 in shared memory, one a stage."""
 
-    #: of (full, empty), by one thread, before `fence_mbarriers` and a block synchronisation
+    #: (full, empty): called by one thread, before `fence_mbarriers` and a block synchronisation
     init: Callable
-    #: of (full, empty, index, phase): waits until the stage has been read; how many bytes come
+    #: (full, empty, index, phase): waits until the stage is empty; announces the bytes to load
     producer_acquire: Callable
-    consumer_wait: Callable  # of (full, index, phase): waits until they are there
-    consumer_release: Callable  # of (empty, index), by one thread of those that arrive
-    advance: Callable  # of (index, phase): the next stage's
+    consumer_wait: Callable  # (full, index, phase): waits until the stage's bytes are there
+    consumer_release: Callable  # (empty, index): called by one thread for each arrival
+    advance: Callable  # (index, phase): returns those of the next stage
 
 
 @functools.cache
 def ring(stages: int, bytes_a: int, bytes_b: int, arrivals: int = 0) -> Ring:
-    """A ring whose stages take so many bytes of both factors.
+    """A ring whose stages hold `bytes_a` and `bytes_b` of the operands.
 
-    `arrivals` is how often consumers release a stage, say a warp each. With 0 they and the
-    producer synchronise the block instead, and anything stands for `empty`.
+    `arrivals` is how often consumers release a stage, for example once for each warp. With 0 the
+    kernel synchronises the block instead, and any array may be passed for `empty`.
     """
     BYTES = bytes_a + bytes_b
 

@@ -1,10 +1,10 @@
-"""For few tiles: the blocks of a cluster share the depth of one tile, and add what they have.
+"""Split-K in a cluster, for few tiles: its blocks split one tile's depth and add their sums.
 
-197 x 768 results are 48 tiles of 64 x 64, where a GPU has 132 multiprocessors. So two or four
-blocks take a part of the depth each. The 16 rows of each warp end in one of the blocks: there the
-warp adds, to its own sums, those that the same warps of the other blocks left in their shared
-memory. No memory beside, no second launch, and always the same order, so the same bits, also where
-two tiles have the same results.
+197 x 768 results are 48 tiles of 64 x 64, but an H200 has 132 multiprocessors. So two or four
+blocks take a part of the depth each. Each warp's 16 rows are finished in one of the blocks. There
+the warp adds the sums of its counterparts, which lie in the other blocks' shared memory, to its
+own. This needs no workspace and no second launch. The order of additions is fixed, so results have
+the same bits each time, also where tiles overlap.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def gemm(
 ) -> Callable:  # fmt: skip
     """The kernel of (a, b, out, residual as tensor maps, bias, rows' sums, rows, columns, depth).
 
-    Boxes of the result and the residual are 16 x 64. Without a residual its place takes anything,
-    and so does the sums' without a norm.
+    Boxes of the result and the residual are 16 x 64. Without a residual any array may be passed in
+    its place, and without a norm any in that of the sums.
 
-    Mapping: the grid is splits x tiles down x tiles across; block s of a cluster has the steps of
-    the depth from s / splits on, and the results of `splits`-th parts of the warps.
+    Mapping: the grid is splits x tiles down x tiles across. Block s of a cluster multiplies part s
+    of the depth, and finishes the rows of part s of the warps.
     """
     CONSUMERS, TILE_N, STAGES, _, added, *_ = config
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
@@ -70,16 +70,16 @@ def gemm(
     NORMED, COUNTS, KEPT = norm.parts > 0, norm.counts, norm.kept
     TILE_M, STAGE, THREADS = config.rows, config.stage, config.threads
     load_stage = stage_loader(layout, config)
-    UP_A = 7 if layout == "tn" else 0  # TMA begins at multiples of 16 bytes of a row
+    UP_A = 7 if layout == "tn" else 0  # TMA's boxes begin at multiples of 8 elements along a row
     init, producer_acquire, consumer_wait, consumer_release, advance = ring_of(config)
     SUMS, BOXES, (RESULTS, behind, _) = TILE_N // 2, config.boxes, config.split(splits)
     BIAS = behind // 4
-    OWN_WARPS = 4 * CONSUMERS // splits  # warps whose results a block has
+    OWN_WARPS = 4 * CONSUMERS // splits  # warps whose results a block finishes
     OWN, LAST = BOXES * WARP * 64, TILE_N // 16 - 4
 
     @cuda.jit(device=True, forceinline=True)
     def add(local, parts, box, at, rank):
-        """Add the other blocks' sums of 64 columns, by pairs: the same bits in any block."""
+        """Add the other blocks' sums of 64 columns, in pairs: any block gets the same bits."""
         for n in range(8):
             j = 8 * box + n
             if j < SUMS // 4:
@@ -100,7 +100,7 @@ def gemm(
         add(local, parts, box, at, rank)
         bias = int32(BIAS + PAIR * TILE_N * (t >> 7))
         store_sums(tiles, local, box, line, column, t, columns, parts, bias, own_sums, seen)
-        fence_async()  # TMA sees the warp's results
+        fence_async()  # make the warp's results visible to TMA
         cuda.syncwarp()
         if lane == 0:
             corner = row, int32(column + 16 * min(4 * box, LAST))
@@ -113,7 +113,7 @@ def gemm(
         parts = cuda.shared.array(0, float32, alignment=1024)
         full = cuda.shared.array(STAGES, uint64)
         empty = cuda.shared.array(STAGES, uint64)
-        residual_full = cuda.shared.array(1, uint64)  # the residual
+        residual_full = cuda.shared.array(1, uint64)  # completes when the residual has arrived
         t = int32(cuda.threadIdx.x)
         who = int32(t >> 7)
         if t == GROUP * CONSUMERS:
@@ -127,9 +127,9 @@ def gemm(
         grid_dependency_wait()
         rank = cluster_rank()
         row, column = int32(cuda.blockIdx.y * TILE_M), int32(cuda.blockIdx.z * TILE_N)
-        overlap = int32(1)  # tiles may share what both store
+        overlap = int32(1)  # tiles at the edges may overlap, and both store the same results
         if added:
-            overlap = int32(1 - same_start(out, other))  # else it were added twice
+            overlap = int32(1 - same_start(out, other))  # in place a residual would be added twice
         if overlap:
             high = int32((int32(rows) + int32(UP_A)) & int32(~UP_A))
             row, column = clamp_tile(row, TILE_M, high), clamp_tile(column, TILE_N, columns)
@@ -140,7 +140,7 @@ def gemm(
         local = cuda.local.array(SUMS, float32)
         own_sums = cuda.local.array(KEPT, float32)
         warp, lane = int32(t >> 5), int32(t & 31)
-        owned = int32(warp - rank * OWN_WARPS)  # of the block's results, if they are there
+        owned = int32(warp - rank * OWN_WARPS)  # its index among the warps that end in this block
         here = owned >= 0 and owned < OWN_WARPS and who < CONSUMERS
         if who == CONSUMERS:
             if t == GROUP * CONSUMERS:
@@ -170,12 +170,12 @@ def gemm(
                     consumer_release(empty, last)
                 last = stage
                 stage, phase = advance(stage, phase)
-            four = fetch_bias(bias, column, columns, t)  # while the last product runs
+            four = fetch_bias(bias, column, columns, t)  # overlaps the last wgmma
             if NORMED:
                 read_sums(totals, own_sums, int32(row + WARP * warp), int32(rows), lane)
             sums = wgmma_sums(sums)
             keep_bias(parts, int32(BIAS + PAIR * TILE_N * who), t, four)
-            named_barrier(1, GROUP * CONSUMERS)  # all tiles have been read
+            named_barrier(1, GROUP * CONSUMERS)  # all stages have been read: sums overwrite them
             unpack(local, sums)
             at = int32((warp * (SUMS // 4) * 32 + lane) << 2)
             if not here:

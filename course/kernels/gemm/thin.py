@@ -1,12 +1,12 @@
-"""Products from global memory straight to mma.sync: thin, shallow or without any alignment.
+"""Products by mma.sync straight from global memory: thin, shallow or without any alignment.
 
-Where one side of a result is a few columns, the other factor is read once and hardly used: nothing
-is gained by shared memory, and what counts is that enough is in flight everywhere. So a warp loads
-its fragments itself, in the order in which they lie. The depth may be added in any order, as long
-as it is the same for both factors: a lane takes eight neighbours of it, 16 bytes of a row.
+Where a result has few rows or few columns, the larger operand is read once and hardly reused. There
+shared memory gains nothing; what counts is enough loads in flight on every multiprocessor. So each
+warp loads its fragments into registers itself. The depth may be summed in any order that is the
+same for both operands. A lane takes eight neighbours along the depth, 16 bytes of a row.
 
-Warps of a block share the depth of one tile, or have tiles of their own; blocks share the depth,
-too, see `course.kernels.gemm.partial`.
+The warps of a block split the depth of one tile, or have tiles of their own. Blocks can split the
+depth, too, see `course.kernels.gemm.partial`.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from course.kernels.gemm.tiles import ELEMENTS, epilogue, or_anything, shifted
 from course.kernels.steps import Launch, ceil_div
 from warpsim.ptx import grid_dependency_wait, load, load2, load4, mma_bf16, mma_f16, quotient, store
 
-NEAR = 8  # elements behind a chunk's that a wide access may touch
+NEAR = 8  # elements past a chunk that vector accesses may read
 
 
 @functools.cache
 def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, Callable]:
-    """Device functions that load a warp's part of a factor: at once, at its ends, one by one.
+    """Device functions that load a warp's part of an operand: at once, at its ends, one by one.
 
-    ``(fragment, words, elements, first, many, k, pitch, last, deep, total)``, 32 deep; of line l
-    the word e of a lane holds the depths ``8 (lane % 4) + 2 e`` and the next. `along`: neighbours
-    lie along the depth, and line l is the row ``8 l + lane / 4``; else they lie along the lines,
-    and it is ``lines (lane / 4) + l``.
+    They are of ``(fragment, words, elements, first, many, k, pitch, last, deep, total)``, 32 deep.
+    Word e of a lane's line l has the depths ``8 (lane % 4) + 2 e`` and the next. With `along` the
+    operand is contiguous along the depth, and line l is row or column ``8 l + lane / 4``. Without,
+    it is contiguous along the lines, and line l is ``lines (lane / 4) + l``.
 
-    Where rows do not begin at multiples of 16 bytes, two accesses are made for one, and shifted. At
-    its ends a factor is read at once, too: what lies beyond the depth is any other element, beyond
-    the matrix nothing is read. One by one is for what is neither aligned nor `inside`.
+    Unaligned rows take two vector accesses for one, and a shift. At the operand's ends indices are
+    clamped, so that no access leaves the matrix; elements beyond the depth are wrong and masked
+    later. Parts that are neither aligned nor `inside` are loaded element by element.
     """
-    WORDS = 4 if along else max(lines // 2, 1)  # of a lane's access
+    WORDS = 4 if along else max(lines // 2, 1)  # words of a lane's access
     ROWS, TWICE, MANY = lines if along else 8, 2 * WORDS, 8 if along else lines
     LOW, HIGH, shift = uint32(0xFFFF), uint32(0xFFFF0000), shifted(WORDS)
     load_some = load4 if WORDS == 4 else load2
 
     @cuda.jit(device=True, forceinline=True)
     def access(raw, r, words, at):
-        """`WORDS` words from an element on: of one access, or of two and shifted."""
+        """Load `WORDS` words from an element on: by one access, or by two and a shift."""
         found = cuda.local.array(TWICE, uint32)
         over = int32(0 if aligned else at & (TWICE - 1))
         for n in range(1 if aligned else 2):
@@ -119,16 +119,16 @@ def gemm(
     element: str, along: tuple[bool, bool], aligned: tuple[bool, bool], swapped: bool,
     config: ThinConfig, epilogue_of: tuple[str, bool, bool] | None,
 ) -> Callable:  # fmt: skip
-    """The kernel of (wide and thin factor, each as words and as elements, out, bias, ...).
+    """The kernel of (wide and thin operand, each as words and as elements, out, bias, ...).
 
-    Then come the sizes: of the wide and the thin side, the depth; elements of a row of both
-    factors, and of all of them, or 0 where they do not begin at a multiple of 16 bytes. `swapped`:
-    the wide side is that of the columns. Without `epilogue_of` sums go to `out`, float32, a plane a
-    block of the grid's z.
+    Then come the wide and the thin side, the depth, row strides of both operands, and how many
+    elements each has. That is 0 where an operand does not begin at a multiple of 16 bytes. With
+    `swapped` the wide side is that of the columns. Without `epilogue_of`, block z stores its
+    partial sums to ``out[z]``, in float32.
 
-    Mapping: block (x, y, z) has `config.beside` tiles along the wide side, one along the other, and
-    part z of the depth; a tile's `config.deep` warps take its chunks one after the other.
-    Memory: a warp's loads are of 8 rows of 64 bytes each, or of 4 rows of 128, 64 or 32.
+    Mapping: block (x, y, z) computes `config.beside` tiles along the wide side and one along the
+    thin, for part z of the depth. A tile's `config.deep` warps take its chunks round-robin.
+    Memory: a warp's load covers 8 rows of 64 bytes each, or 4 rows of 128, 64 or 32.
     """
     DOWN, ACROSS, DEEP, BESIDE = config
     WIDE, THIN, WARPS = config.wide, config.thin, config.warps
@@ -147,7 +147,7 @@ def gemm(
 
     @cuda.jit(device=True, forceinline=True)
     def inside(is_along, is_aligned, tile):
-        """Whether all that a warp would read at once lies in the matrix."""
+        """Whether vector accesses to a warp's part of an operand would stay inside the matrix."""
         first, many, k, pitch, last, deep, total = tile
         if is_along:
             row, end = min(int32(first + many - 1), int32(last)), int32(k + CHUNK)
@@ -157,7 +157,7 @@ def gemm(
 
     @cuda.jit(device=True, forceinline=True)
     def masked(fragment, lines, left):
-        """Zeros beyond the depth, of which `left` elements are left from the chunk's first on."""
+        """Zero the elements beyond the depth, of which `left` remain from the chunk's first on."""
         for p in range(4):
             here = int32(left - 8 * int32(cuda.threadIdx.x & 3) - 2 * p)
             keep = uint32(0xFFFFFFFF) if here > 1 else uint32(0xFFFF) if here > 0 else uint32(0)
@@ -166,7 +166,7 @@ def gemm(
 
     @cuda.jit(device=True, forceinline=True)
     def place_of(r, left, start):
-        """Row and column of a block's result r, and where the sum of its first warp is."""
+        """Row and column of a block's result r, and the index of its first warp's sum."""
         tile, place = int32(r >> TILE_BITS), int32(r & (TILE - 1))
         low, high = int32(place & (NEAR_SIDE - 1)), int32(place >> NEAR_BITS)
         at, left = int32(tile * (DEEP * TILE) + place), int32(left + tile * WIDE)
@@ -206,7 +206,7 @@ def gemm(
             of = start, THIN, k, thin_pitch, int32(thin - 1), depth, thin_total
             wide_inside = inside(wide_along, wide_aligned, its)
             thin_inside = inside(thin_along, thin_aligned, of)
-            if k + CHUNK <= depth and wide_inside and thin_inside:  # all loads side by side
+            if k + CHUNK <= depth and wide_inside and thin_inside:  # all loads at once
                 wide_at_once(fa, wide_words, wide_elements, *its)
                 thin_at_once(fb, thin_words, thin_elements, *of)
             else:
@@ -246,7 +246,7 @@ def gemm(
         left = int32(int32(cuda.blockIdx.x) * BESIDE * WIDE)
         rows, columns = (thin, wide) if swapped else (wide, thin)
         found = cuda.local.array(BATCH, float32)
-        for batch in range(0, ROUNDS, BATCH):  # some are loaded before the first is stored
+        for batch in range(0, ROUNDS, BATCH):  # a batch is loaded before its first store
             for n in range(BATCH):
                 r = min(int32(t + (batch + n) * (32 * WARPS)), int32(OWN - 1))
                 row, column, at = place_of(r, left, start)
@@ -273,7 +273,7 @@ def launches(
     config: ThinConfig, splits: int, swapped: bool, p, a: Array, b: Array,
     bias: Array | None, residual: Array | None, out: Array,
 ) -> list[Launch]:  # fmt: skip
-    """What is launched with a config, where so many blocks share the depth."""
+    """What is launched with a config and `splits` blocks that share the depth."""
     sides = [(a, p.rows, p.layout != "tn"), (b, p.columns, p.layout == "nt")]
     wide, thin = sides[::-1] if swapped else sides
     factors, pitches, totals = [], [], []

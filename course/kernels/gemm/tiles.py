@@ -15,16 +15,16 @@ from course.kernels.arrays import Array, flat
 from warpsim.ptx import load, pack_bf16, pack_f16, quotient, unpack_bf16, unpack_f16
 from warpsim.ptx.bfloat16 import bfloat16
 
-ROW_GROUP = 16  # rows of tiles that are walked together
+ROW_GROUP = 16  # rows of tiles in a group, see `tile_coordinates`
 ELEMENTS = {"float16": types.float16, "bfloat16": bfloat16}
 PACK = {"float16": pack_f16, "bfloat16": pack_bf16}
 UNPACK = {"float16": unpack_f16, "bfloat16": unpack_bf16}
 HALF, SLOPE, CUBE = float32(0.5), TANH_SLOPE, float32(TANH_SLOPE * TANH_CUBE)
 
 
-#: log2 of the probability that a standard normal number exceeds t, in powers of t from 0 on: three
-#: fewer than `course.kernels.activation` has. Fitted to t from 0 to 6, so that the error of t times
-#: it is a tenth of float16's rounding: at most 4e-6. Beyond it falls to 0.
+#: log2 of the probability that a standard normal value exceeds t, as a polynomial, constant first:
+#: three terms fewer than in `course.kernels.activation`. Fitted to t from 0 to 6: the error of t
+#: times the probability is at most 4e-6, a tenth of float16's rounding. Beyond 6 it falls to 0.
 TAIL = (-1.000038981437683, -1.1504411697387695, -0.4611421227455139, -0.05064047873020172,
         0.006606933660805225, -0.0004080078797414899)  # fmt: skip
 T0, T1, T2, T3, T4, T5 = map(float32, TAIL)
@@ -32,19 +32,19 @@ T0, T1, T2, T3, T4, T5 = map(float32, TAIL)
 
 @cuda.jit(device=True, fastmath=True)
 def fast_gelu(x):
-    """GELU as exact as a result of 16 bits shows: max(x, 0) - |x| tail(|x|)."""
+    """GELU to the accuracy of 16-bit results: max(x, 0) - |x| tail(|x|)."""
     t = abs(x)
     p = T5 * t + T4
     p = p * t + T3
     p = p * t + T2
     p = p * t + T1
-    # t is bounded after the power, not before: so a NaN stays one, and infinity times 0 is 0
+    # the factor t is clamped, the power's t is not: a NaN stays one, and infinity gives FAR * 0
     return max(x, MINUS_ZERO) - min(t, FAR) * math.exp2(p * t + T0)
 
 
 @cuda.jit(device=True, fastmath=True)
 def fast_gelu_tanh(x):
-    """`gelu_tanh` by the GPU's own tanh, wrong by up to 2**-11; so do cuBLAS's epilogues."""
+    """`gelu_tanh` by tanh.approx, whose error is up to 2**-11, as cuBLAS's epilogues compute it."""
     half = HALF * x
     return half + half * math.tanh(x * (SLOPE + CUBE * x * x))
 
@@ -54,7 +54,7 @@ ACTIVATIONS = {"": None, "gelu": fast_gelu, "gelu tanh": fast_gelu_tanh}
 
 @cuda.jit(device=True)
 def tile_coordinates(number, down, across, row_group):
-    """Row and column of a tile: groups of `row_group` rows of tiles, down first, for L2's sake."""
+    """Row and column of a tile, ordered for L2 hits: down first, in groups of `row_group` rows."""
     per_group = int32(row_group * across)
     b = quotient(number, per_group)
     high = int32(min(row_group, int32(down - b * row_group)))
@@ -65,17 +65,17 @@ def tile_coordinates(number, down, across, row_group):
 
 @cuda.jit(device=True)
 def clamp_tile(start, size, length):
-    """Where a tile begins that would end beyond the matrix: further in, if it can.
+    """A tile's start, moved back where the tile would end beyond the matrix, but not below 0.
 
     TMA takes about 3 cycles for a row that is outside, and all blocks wait for the one that has it.
-    What two tiles share is stored twice, the same elements.
+    Tiles overlap then, and the results that two share are stored twice, with the same values.
     """
     return int32(max(int32(0), min(int32(start), int32(length - size))))
 
 
 @functools.cache
 def shifted(words: int) -> Callable:
-    """Device function: ``(found, over)`` moves so many words to the front, from an element on."""
+    """Device function ``(found, over)``: move `words` words to the front, from an element on."""
 
     @cuda.jit(device=True, forceinline=True)
     def shift(found, over):
@@ -91,15 +91,15 @@ def shifted(words: int) -> Callable:
 
 
 def or_anything(bias: Array | None, residual: Array | None, out: Array) -> tuple[Array, Array]:
-    """Both as an epilogue's kernel takes them, where they are none, too."""
+    """Bias and residual for a kernel; where one is None, an array that stands in for it."""
     return flat(out, "out") if bias is None else bias, out if residual is None else residual
 
 
 @functools.cache
 def epilogue(activation: str, biased: bool, added: bool) -> Callable:
-    """What becomes of a sum: ``(x, bias, other, row, column) -> x``, for an element of the result.
+    """Device function ``(x, bias, other, row, column) -> x`` that finishes one result.
 
-    A bias is added first, then the activation is taken, then the residual `other` is added.
+    The bias is added first, then the activation is applied, then the residual `other` is added.
     """
     act: Any = ACTIVATIONS[activation]
     active = act is not None

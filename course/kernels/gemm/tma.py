@@ -1,9 +1,9 @@
-"""Step 3: tiles by TMA. One thread orders a whole tile; an mbarrier counts the bytes that arrive.
+"""Step 3: tiles by TMA. One thread issues a whole tile's copy; an mbarrier counts arriving bytes.
 
-Beside step 2: no addresses in all threads, no fence, no registers for copies. But all still wait
-together: a block synchronisation comes before each copy, so that the tile has been read.
+Unlike step 2, threads compute no addresses, need no fence, and spend no registers on copies. But
+all still wait together: before each copy the block synchronises, so that the stage has been read.
 
-The shapes are those of step 2.
+It takes the same problems as step 2.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from warpsim.ptx import (
 def gemm() -> Callable:
     """The kernel of (a, b as tensor maps, out, rows, columns, depth, row_group).
 
-    Mapping: as step 2. Memory: a tile is one order; TMA swizzles it, and makes zeros of what lies
-    outside.
+    Mapping: as step 2. Memory: a tile is one instruction; TMA swizzles it, and fills with zeros
+    what lies outside the matrix.
     """
 
     init, acquire, consumer_wait, _, advance = ring(STAGES, 2 * SIDE, 2 * (STAGE - SIDE))
 
     @cuda.jit(device=True, inline="always")
     def load(tiles, full, a, b, row, column, stage, k):
-        """Order the tiles of both factors, from k on."""
+        """Begin to load the tiles of both operands, from k on."""
         at = int32(stage * STAGE)
         acquire(full, full, stage, int32(0))
         tma_load(tiles, at, a, (row, k), full, stage)
@@ -86,7 +86,7 @@ def gemm() -> Callable:
                 sums, tiles, int32(at + 64 * DEPTH * group), tiles, int32(at + SIDE), step
             )
             wgmma_wait(1)
-            cuda.syncthreads()  # both warpgroups' products before have read their stage
+            cuda.syncthreads()  # the previous products of both warpgroups have read their stage
             k = int32((step - 1 + STAGES) * DEPTH)
             if t == 0 and step > 0 and k < depth:
                 load(tiles, full, a, b, row, column, last, k)

@@ -1,11 +1,11 @@
 """Steps 4 to 7, warp specialisation: a producer warp copies by TMA, consumer warpgroups multiply.
 
-Tiles of both factors are a ring in shared memory, see `course.kernels.gemm.ring`. Blocks are
-persistent: the next tile's copies are in flight while results of this one are stored. Results go
-through shared memory: rows of 128 bytes by TMA in place of 16 bytes a row.
+Tiles of both operands pass through a ring of stages, see `course.kernels.gemm.ring`. Blocks are
+persistent: the next tile's copies are in flight while this tile's results are stored. Results go
+through shared memory: TMA then stores rows of 128 bytes, where a warp would store 16 of each.
 
-A residual comes by TMA, too, while the block still multiplies, to where the results will be: a
-thread finds what it adds where it will store.
+TMA loads a residual, too, while the block still multiplies, to the addresses of the results. So a
+thread reads what it adds from where it will store.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ from warpsim.ptx import (
 
 WGMMA = {"nt": wgmma_nt, "nn": wgmma_nn, "tn": wgmma_tn, "tt": wgmma_tt}
 BOX = 64 * DEPTH  # elements of 64 rows of 128 bytes
-BOTH = 3  # blocks of a pair, a bit each
+BOTH = 3  # the multicast mask of a pair's blocks, a bit each
 
 
 def ring_of(config: GemmConfig) -> Ring:
-    """The ring of a tile's stages, which each warp of both blocks of a pair releases."""
+    """The ring of a tile's stages; each consumer warp releases them, in a pair of both blocks."""
     arrivals = 4 * config.consumers * (1 + config.paired)
     return ring(config.stages, 2 * DEPTH * config.rows, 2 * DEPTH * config.loaded, arrivals)
 
 
 @functools.cache
 def stage_loader(layout: str, config: GemmConfig) -> Callable:
-    """Device function: begin to load both factors' tiles, 64 deep from k on, into a stage.
+    """Device function: begin to load both operands' tiles, 64 deep from k on, into a stage.
 
-    ``(tiles, full, stage, a, b, row, column, k)``, by one thread that has acquired the stage.
-    Neighbours that lie along the results come in boxes of 64.
+    ``(tiles, full, stage, a, b, row, column, k)``, by one thread that has acquired the stage. An
+    operand that is contiguous along the results, not the depth, is loaded in boxes of 64.
     """
     transpose_a, transpose_b = layout[0] == "t", layout[1] == "n"
     CONSUMERS, BOXES, STAGE, TILE_M = config.consumers, config.boxes, config.stage, config.rows
@@ -103,9 +103,9 @@ def stage_loader(layout: str, config: GemmConfig) -> Callable:
 
 @functools.cache
 def partial_store(wide: int, swapped: bool) -> Callable:
-    """Device function: store 64 columns of a warpgroup's sums as they are, of a tile so wide.
+    """Device function: store 64 of a tile's `wide` columns of accumulators, as partial sums.
 
-    ``(sums, local, box, part, row, column, t, rows, columns)``; `swapped`: sums are transposed.
+    ``(sums, local, box, part, row, column, t, rows, columns)``; `swapped`: they are transposed.
     """
 
     @cuda.jit(device=True, forceinline=True)
@@ -131,7 +131,7 @@ def partial_store(wide: int, swapped: bool) -> Callable:
 
 @cuda.jit(device=True)
 def store_nothing(sums, local, box, part, row, column, t, rows, columns):
-    """What stands for `partial_store` and `store_rows` where TMA stores the results."""
+    """Stand in for `partial_store` and `store_rows` where TMA stores the results."""
 
 
 @functools.cache
@@ -141,15 +141,15 @@ def gemm(
 ) -> Callable:  # fmt: skip
     """The kernel of (a, b, out, residual as tensor maps, bias, rows' sums, and sizes).
 
-    These are rows, columns, depth, splits, row_group. Without a residual its place takes anything,
-    and so does the sums' without a norm; of results that threads store, `out` are words of 4 bytes,
-    and the residual's place elements.
+    The sizes are rows, columns, depth, splits, row_group. Without a residual any array may be
+    passed in its place, without a norm any for the sums. Where threads store the results, `out`
+    views them as words of 4 bytes, and the residual's place as elements.
     Partial sums go to `out`, float32 of (splits, rows, columns), an even number of columns.
 
-    Mapping: block i, or pair i of blocks, has the tiles i, i + blocks, ...; an only tile is that of
-    the block's place in the grid, rows along x: no division before the first copy. Warpgroup w has
-    the rows 64 w to 64 w + 63 of a tile.
-    Memory: a tile is read once for all of its results; TMA makes zeros of what lies outside.
+    Mapping: block i (or pair i) computes tiles i, i + blocks, ... With one tile a block, the grid
+    gives its coordinates, rows along x: no division delays the first copy. Warpgroup w computes
+    rows 64 w to 64 w + 63 of a tile.
+    Memory: a tile is read once for all of its results; TMA fills with zeros what lies outside.
     """
     CONSUMERS, TILE_N, STAGES, waves, added, partial, swapped, by_threads, paired, _ = config
     load_stage = stage_loader(layout, config)
@@ -163,18 +163,18 @@ def gemm(
     store_by_threads = store_rows(TILE_N, BOX) if by_threads else store_nothing
     one_tile, store_by_box = waves == 1, waves < 3
     TILE_M, STAGE = config.rows, config.stage
-    # TMA begins at multiples of 16 bytes of a row, and partial sums are stored in pairs
+    # TMA's boxes begin at multiples of 8 elements along a row; partial sums are stored in pairs
     UP_A, UP_B = (7 if layout[0] == "t" else 0), (7 if layout[1] == "n" or partial else 0)
     init, producer_acquire, consumer_wait, consumer_release, advance = ring_of(config)
     RESULTS, BOXES, SUMS = config.results, config.boxes, TILE_N // 2
     PARTS, PREFETCH_AT = (
         (2, 0 if one_tile else 2) if added else (1, 0)
-    )  # between, a residual is asked for
-    OWN, LAST = BOXES * BOX, TILE_N // 16 - 4  # where the last box begins, in 16 columns
+    )  # parts of the main loop; between them the residual's load is issued
+    OWN, LAST = BOXES * BOX, TILE_N // 16 - 4  # LAST: the last box's first column, in units of 16
 
     @cuda.jit(device=True)
     def ready(who, leader):
-        """A warpgroup's results are where TMA sees them; whether this thread shall store them."""
+        """Make a warpgroup's results visible to TMA; return whether this thread stores them."""
         fence_async()
         named_barrier(int32(1 + who), GROUP)
         return leader
@@ -182,7 +182,7 @@ def gemm(
     @cuda.jit(device=True, forceinline=True)
     def release(empty, index, lane):
         if paired:
-            if lane < 2:  # of both blocks: either's producer fills both
+            if lane < 2:  # in both blocks: either's producer loads into both
                 mbarrier_arrive_at(empty, index, lane)
         elif lane == 0:
             consumer_release(empty, index)
@@ -192,7 +192,7 @@ def gemm(
         c = int32(column + 16 * min(4 * box, LAST))
         return (c, int32(row)) if swapped else (int32(row), c)
 
-    # a tensor map goes to no function that is called
+    # inlined, since a tensor map cannot be passed to a function that is called
     @cuda.jit(device=True, inline="always")
     def store_box(out, tiles, local, box, mine, place, t, columns, bias, own_sums):
         row, column, seen = place
@@ -231,7 +231,7 @@ def gemm(
         kept = cuda.shared.array(0, float32, alignment=1024)
         full = cuda.shared.array(STAGES, uint64)
         empty = cuda.shared.array(STAGES, uint64)
-        residual_full = cuda.shared.array(CONSUMERS, uint64)  # a warpgroup's part of the residual
+        residual_full = cuda.shared.array(CONSUMERS, uint64)  # one for each warpgroup's part
         t = int32(cuda.threadIdx.x)
         who = int32(t >> 7)
         if t == GROUP * CONSUMERS:
@@ -262,9 +262,9 @@ def gemm(
         if partial and not one_tile:
             tiles_in_all = int32(tiles_in_all * splits)
         stage, phase = int32(0), int32(0)
-        overlap = int32(1)  # tiles may share what both store
+        overlap = int32(1)  # tiles at the edges may overlap, and both store the same results
         if added:
-            overlap = int32(1 - same_start(out, other))  # else it were added twice
+            overlap = int32(1 - same_start(out, other))  # in place a residual would be added twice
         if who == CONSUMERS:  # the producer warp, one thread of it
             if t == GROUP * CONSUMERS:
                 while tile < tiles_in_all:
@@ -303,7 +303,7 @@ def gemm(
                 row = int32(row + 64 * who)
                 sums = wgmma_zeros(TILE_N)
                 last = int32(-1)
-                for part in range(PARTS):  # a branch in the loop would cost each step
+                for part in range(PARTS):  # two loops: a branch in one would cost each step
                     begin, end = origin, steps
                     if partial:
                         end = quotient(int32(steps * (tile_part + 1)), int32(splits))
@@ -313,7 +313,7 @@ def gemm(
                         else:
                             begin = split_at
                             if leader:
-                                wait_stores(0)  # the results before have left shared memory
+                                wait_stores(0)  # TMA has read the previous tile's results
                                 mbarrier_expect(residual_full, who, int32(2 * OWN))
                                 for p in range(BOXES):
                                     corner = row, int32(column + 16 * min(4 * p, LAST))
@@ -324,7 +324,7 @@ def gemm(
                         at = int32(stage * STAGE)
                         at_a, at_b = int32(at + BOX * who), int32(at + TILE_M * DEPTH)
                         sums = multiply(sums, tiles, at_a, tiles, at_b, int32(step - origin))
-                        wgmma_wait(1)  # the product before has read its tiles
+                        wgmma_wait(1)  # the previous product has read its stage
                         if last >= 0:
                             release(empty, last, lane)
                         last = stage
@@ -332,7 +332,7 @@ def gemm(
                 if swapped:
                     four = fetch_two(bias, row, rows, t)
                 else:
-                    four = fetch_bias(bias, column, columns, t)  # while the last product runs
+                    four = fetch_bias(bias, column, columns, t)  # overlaps the last wgmma
                 if NORMED:
                     read_sums(totals, own_sums, int32(row + high_row), int32(rows), lane)
                 sums = wgmma_sums(sums)
@@ -348,7 +348,7 @@ def gemm(
                         store_partial(out, local, 3, tile_part, row, column, t, rows, columns)
                 else:
                     if by_threads:
-                        named_barrier(int32(1 + who), GROUP)  # the results before have been read
+                        named_barrier(int32(1 + who), GROUP)  # the previous results have been read
                     if swapped:
                         own_sums[0], own_sums[1] = four[0], four[1]
                     else:
@@ -359,17 +359,17 @@ def gemm(
                         for e in range(4):
                             own_sums[e] = float32(0)
                     if one_tile and not added:
-                        named_barrier(15, GROUP * CONSUMERS)  # all have read the factors' tiles
+                        named_barrier(15, GROUP * CONSUMERS)  # all have read the operands' stages
                     else:
                         if added:
                             mbarrier_wait(residual_full, who, residual_phase)
                             residual_phase = int32(residual_phase ^ 1)
                         elif leader and not by_threads:
-                            wait_stores(0)  # the results before have left shared memory
+                            wait_stores(0)  # TMA has read the previous tile's results
                         named_barrier(int32(1 + who), GROUP)
                     seen = int32(tile_column * TILE_N - column)
                     place, own = (row, column, seen), t
-                    if by_threads:  # else places in shared memory fill registers from tile to tile
+                    if by_threads:  # hide t, or its addresses stay in registers from tile to tile
                         own = int32(cuda.shfl_sync(0xFFFFFFFF, t, t & 31))
                     store_box(out, tiles, local, 0, mine, place, own, columns, kept, own_sums)
                     if BOXES > 1:

@@ -1,11 +1,11 @@
-"""Step 2: wgmma, fed by cp.async. A warpgroup gives one order; tensor cores read shared memory.
+"""Step 2: wgmma, fed by cp.async. A warpgroup issues it; tensor cores read shared memory.
 
-Beside step 1: no ldmatrix, and no fragments in registers, so a warpgroup has registers for 64 x 256
-sums. What was copied by plain stores must be made seen by what runs asynchronously: a fence, then a
-barrier. All threads still compute addresses.
+Unlike step 1 there is no ldmatrix, and operands take no registers, so a warpgroup has enough for
+64 x 256 accumulators. wgmma runs in the asynchronous proxy. A fence, then a barrier, make what
+threads copied visible to it. All threads still compute addresses.
 
-The shapes are those of a ladder: float16, the layout "nt", no epilogue. `warp_specialised` has the
-rest.
+It takes only float16, the layout "nt", no epilogue, so that the step stays short to read.
+`warp_specialised` has the rest.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from warpsim.ptx import (
 
 TILE_M, TILE_N = 128, 256  # results of a block
 THREADS = 256  # two warpgroups, 64 x 256 results each
-STAGES, SUMS = 4, TILE_N // 2  # SUMS: of a thread
-SIDE, STAGE = TILE_M * DEPTH, (TILE_M + TILE_N) * DEPTH  # elements: of a's tile, of both
+STAGES, SUMS = 4, TILE_N // 2  # SUMS: accumulators of a thread
+SIDE, STAGE = TILE_M * DEPTH, (TILE_M + TILE_N) * DEPTH  # elements of a's tile, of both tiles
 SHARED = 2 * STAGES * STAGE  # bytes
-LINES = THREADS // 8  # rows of a tile that are copied at a time
+LINES = THREADS // 8  # rows of a tile that the block copies at a time, 16 bytes a thread
 
 
 @cuda.jit(device=True)
 def fetch(source, lines, tiles, start, first, k, high, deep):
     """Load `lines` rows from `first` on, 64 deep from k on, swizzled, to ``tiles[start]``.
 
-    What is beyond the depth must be 0; rows beyond the last are never stored: any will do.
+    Elements beyond the depth must be 0. For rows beyond the last any will do: none is stored.
     """
     t = int32(cuda.threadIdx.x)
     line, chunk = int32(t >> 3), int32(t & 7)
@@ -57,10 +57,10 @@ def fetch(source, lines, tiles, start, first, k, high, deep):
         copy8_async(tiles, int32(to + 64 * LINES * go), source, (row, column), count)
 
 
-# 64 columns at a time: of a loop that the compiler does not unroll, the sums are in memory
+# 64 columns a call: a longer loop is not unrolled, and accumulators would be in local memory
 @cuda.jit(device=True, forceinline=True)
 def store_results(out, local, first, row, column, rows, columns):
-    """Store 64 columns of a thread's sums, the 8 first-th on: two neighbours of two rows a time."""
+    """Store a thread's sums of 64 columns, from column 8 * first on: pairs of them, in two rows."""
     for n in range(8):
         j = first + n
         c = int32(column + 8 * j)
@@ -74,7 +74,7 @@ def store_results(out, local, first, row, column, rows, columns):
 
 @cuda.jit(device=True, forceinline=True)
 def store_tile(out, local, row, column, group, warp, lane, rows, columns):
-    """Store a thread's sums of the tile that begins at a row and a column."""
+    """Store a thread's sums of the tile that begins at (row, column)."""
     r = int32(row + 64 * group + 16 * warp + (lane >> 2))
     c = int32(column + 2 * (lane & 3))
     store_results(out, local, 0, r, c, rows, columns)
@@ -87,9 +87,9 @@ def store_tile(out, local, row, column, group, warp, lane, rows, columns):
 def gemm() -> Callable:
     """The kernel of (a, b, out, rows, columns, depth, row_group).
 
-    Mapping: a block has 128 x 256 results, warpgroup w the rows 64 w to 64 w + 63 of them.
-    Memory: as step 1. A stage is overwritten two steps after it was multiplied, since a product of
-    the step before may still be in flight.
+    Mapping: a block computes 128 x 256 results, warpgroup w the rows 64 w to 64 w + 63 of them.
+    Memory: as step 1. A stage is overwritten two steps after it was multiplied, since the previous
+    step's product may still be in flight.
     """
 
     @cuda.jit(launch_bounds=(THREADS, 1), fastmath=True)
@@ -113,7 +113,7 @@ def gemm() -> Callable:
         sums = wgmma_zeros(TILE_N)
         at, ahead = int32(0), int32((STAGES - 2) * STAGE)
         for step in range(steps):
-            wait_copies(1)  # of STAGES - 2 groups
+            wait_copies(1)  # of the STAGES - 2 groups in flight the older one has arrived
             fence_async()
             cuda.syncthreads()
             sums = wgmma_nt(
@@ -124,7 +124,7 @@ def gemm() -> Callable:
                 fetch(a, TILE_M, tiles, ahead, row, k, rows, depth)
                 fetch(b, TILE_N, tiles, int32(ahead + SIDE), column, k, columns, depth)
             commit_copies()
-            wgmma_wait(1)  # the product before has read its stage
+            wgmma_wait(1)  # the previous product has read its stage
             at = int32(0) if at == (STAGES - 1) * STAGE else int32(at + STAGE)
             ahead = int32(0) if ahead == (STAGES - 1) * STAGE else int32(ahead + STAGE)
         unpack(local, wgmma_sums(sums))
@@ -134,7 +134,7 @@ def gemm() -> Callable:
 
 
 def launched(kernel, p, factors, out):
-    """The launch of a kernel of such tiles."""
+    """The launch of a kernel with these tiles, in step 3 as well."""
     grid = ceil_div(p.rows, TILE_M) * ceil_div(p.columns, TILE_N)
     sizes = map(np.int32, (p.rows, p.columns, p.depth, ROW_GROUP))
     return [Launch(kernel, grid, THREADS, (*factors, out, *sizes), SHARED)]
