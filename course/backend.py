@@ -72,8 +72,8 @@ def silence_performance_warnings() -> None:
 
     A lesson launches small grids on purpose. This is the only place that filters warnings.
     Newer numba-cuda defines the class and the settings a second time, so both are named. The
-    settings also hold where somebody resets the filters, as test runners do. The successor's are
-    set where it is imported already: that takes seconds.
+    settings also hold where somebody resets the filters, as test runners do. numba-cuda-mlir's are
+    set only where it is imported already, since its import takes seconds.
     """
     packages = ["numba.core"]
     if not successor.is_chosen() or successor.PACKAGE in sys.modules:
@@ -164,10 +164,10 @@ def _cuda() -> ModuleType:
 
 
 def jit_without_lto(**options: Any) -> Any:
-    """``cuda.jit`` for kernels that are not optimised once more when they are linked.
+    """``cuda.jit`` without link-time optimisation (LTO).
 
-    Numba-CUDA, 0.22 to 0.30 at least, loses ``lto=False`` on its way from a decorator that is
-    called with options; with the function beside them it arrives.
+    Numba-CUDA, 0.22 to 0.30 at least, loses ``lto=False`` of a decorator that is called with
+    options alone. If the function is passed beside the options, ``lto=False`` has its effect.
 
     >>> @jit_without_lto(fastmath=True, max_registers=128)
     ... def kernel(x, out): ...

@@ -81,15 +81,15 @@ def read_driver() -> Driver:
 
 
 def begin_context(gpu: int) -> threading.Thread:
-    """Begin to make a GPU's context, which takes the driver 0.3 s and more; it stays.
+    """Begin to create a GPU's primary context in a thread; it takes the driver 0.3 s and more.
 
-    Whoever uses that GPU later in this process, Numba or CuPy, finds it there: a device has one
-    primary context. What goes wrong they find out, too, and say.
+    A device has one primary context in a process, so Numba and CuPy find it there later. Errors are
+    ignored here: Numba or CuPy run into the same ones and report them.
 
     Returns
     -------
     Thread
-        That has it made.
+        The thread that creates the context.
     """
 
     def make() -> None:

@@ -3,26 +3,25 @@
 >>> from course.torch import layer_norm, softmax, gelu, silu, reconstruct
 >>> y = layer_norm(x, gamma, beta, activation="gelu")    # y.backward() works
 
-Each is registered with `torch.library`, as `torch.ops.course.layer_norm`, say: a kernel, what its
-result looks like (for torch.compile, which calls it without elements), and a gradient.
-Gradients are kernels of the course, too, but for `reconstruct`, whose are three products. Types are
-float32, float16 and bfloat16; under autocast `layer_norm` and `softmax` work in float32, as
-PyTorch's do. Without a GPU the simulator computes.
+Each function is registered with `torch.library`, for example as `torch.ops.course.layer_norm`: its
+kernel, a fake implementation (shapes and dtypes, for torch.compile) and a gradient. The gradients
+are kernels of the course, too; that of `reconstruct` is three matrix products. Dtypes are float32,
+float16 and bfloat16. Under autocast `layer_norm` and `softmax` compute in float32, as PyTorch's do.
+Without a GPU the simulator computes.
 
-Where x requires a gradient and is small, up to 128 KiB for each multiprocessor of the GPU,
-PyTorch's own operators are called for `softmax`, `layer_norm` without an activation (up to 4,096
-rows) and, up to four times as large, activations that it has: one waits for the host, which they
-cost less.
+Small tensors that require a gradient go to PyTorch's own `softmax`, `layer_norm` (without an
+activation, up to 4,096 rows) and activations. There the host is the bottleneck, and PyTorch's
+operators cost it less. Small is up to 128 KiB for each SM of the GPU, for activations four times
+as much.
 
-`torch.library.custom_op` is the short way to the same. PyTorch calls what it makes by way of a
-dozen other functions, which costs the host more than the call itself. So where nothing but
-tensors is at work (see `_is_recorded`), the same functions are called without the dispatcher, from
-torch.compile's programs, too. Where tensors look like those of an earlier call, which one guard of
-torch.compile's tells, the launch that was prepared for them is all that is called.
-`python -m course bench door` and `bench training` time both.
+`torch.library.custom_op` is the usual way to register an operator. PyTorch calls such an operator
+through a dozen other functions, which costs the host more than the call itself. So a call that only
+plain tensors take part in (see `_is_recorded`) skips the dispatcher, in torch.compile's programs,
+too. Tensors that match an earlier call, by one guard of torch.compile's, go straight to the launch
+that was prepared for them. `python -m course bench door` and `bench training` time both.
 
-Not offered, unless PyTorch's own operator is called: forward gradients, which are refused; second
-derivatives, which are refused, too, but for `reconstruct`; derivatives by `torch.func`, which
+Not offered, unless PyTorch's own operator is called: forward-mode gradients, which are refused;
+second derivatives, which are refused except for `reconstruct`; derivatives by `torch.func`, which
 PyTorch refuses.
 
 Source: PyTorch, "torch.library"; "The Custom Operators Manual".
@@ -51,28 +50,28 @@ from course.kernels.reconstruct.ladder import reconstruct as rebuild
 from course.kernels.softmax import backward as softmax_gradient
 from course.kernels.softmax import forward as softmax_forward
 
-#: Holds what is registered, which lives as long as it does.
+#: Holds the registered operators, which live as long as this object does.
 LIBRARY = torch.library.Library("course", "FRAGMENT")
 __all__ = ["activation", "gelu", "layer_norm", "reconstruct", "silu", "softmax"]
 
 
 def _rows(x: Tensor) -> Tensor:
-    """A tensor whose rows kernels can read as they lie, or a copy."""
+    """A matrix whose rows are contiguous, as it is; of any other tensor `contiguous`."""
     if x.dim() == 2 and x.stride(1) == 1:
         return x
     return x.contiguous()
 
 
 def _empty(x: Tensor, *shape: int) -> Tensor:
-    """What a result looks like: side by side in memory, of x's type and device."""
+    """An uninitialised, contiguous tensor of x's dtype and device; without `shape` of x's shape."""
     return x.new_empty(shape or x.shape)
 
 
 # --- operators --------------------------------------------------------------------------------
 
 _FUNCTORCH = getattr(torch._C, "_functorch", None)
-#: What tells that a part of PyTorch wants to see operators: modes, transforms such as vmap, a
-#: tracer. Where one of these functions is gone, an operator is called always.
+#: Each says whether a part of PyTorch must see all operators: modes, a tracer, transforms such as
+#: vmap. A PyTorch that lacks one of these functions sends all calls through the dispatcher.
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
 _function_modes = getattr(torch._C, "_len_torch_function_stack", lambda: 1)
 _tracer = getattr(torch._C, "_get_tracing_state", lambda: 1)
@@ -83,17 +82,18 @@ _TENSORS = frozenset((Tensor, torch.nn.Parameter))  # and no other subclass
 _forward_ad = torch.autograd.forward_ad
 _is_grad_enabled, _get_ident = torch.is_grad_enabled, threading.get_ident
 _is_compiling = torch.compiler.is_dynamo_compiling  # other tracers have modes
-#: A guard of torch.compile's: whether tensors are as those it was made of, in type, layout, device,
-#: `requires_grad`, and in what the dispatcher must know of: modes, transforms, tracers, autocast.
+#: A guard of torch.compile's: whether tensors match those that it was made of. It compares dtype,
+#: layout, device, `requires_grad`, and what the dispatcher heeds: modes, transforms, autocast.
 _Guard = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "TensorGuards", None)
 if not hasattr(_forward_ad, "_current_level"):
     _Guard = None
-#: Sizes of the first tensor that a thread knows, calls of each; then one of 64 misses is learned.
+#: How many sizes (bytes of the first tensor) a thread knows, and calls of each size; when these are
+#: full, only each 64th miss is learned.
 MOST_KNOWN, MOST_ALIKE, EACH_MISS = 64, 8, 64
 
 
 def _is_recorded(tensors: Sequence[Tensor | None]) -> bool | None:
-    """Whether autograd has to record a call; None where other parts of PyTorch must know of it."""
+    """Whether autograd must record a call; None where the dispatcher must see it for others."""
     if (
         _is_compiling()
         or torch.is_autocast_enabled()
@@ -114,7 +114,7 @@ def _is_recorded(tensors: Sequence[Tensor | None]) -> bool | None:
 
 
 def _check_tangents(tensors: Sequence[Tensor | None]) -> None:
-    """Refuse forward gradients, of which PyTorch would lose those of an operator in silence."""
+    """Refuse forward-mode gradients: PyTorch would silently drop those of an operator."""
     if getattr(_forward_ad, "_current_level", -1) >= 0 and any(
         one is not None and _forward_ad.unpack_dual(one).tangent is not None for one in tensors
     ):
@@ -132,26 +132,26 @@ class Operator:
     function : callable
         ``function(*tensors, *options)``, annotated as `torch.library.infer_schema` wants it.
     looks_like : callable
-        Of the same arguments: empty tensors as the results.
+        The fake implementation: of the same arguments, empty tensors like the results.
     gradients : callable, optional
-        ``gradients(ctx, dy)``: those of all tensors, by operators, of `ctx.options` and of what is
-        kept, `ctx.saved_tensors`: the tensors.
+        ``gradients(ctx, dy)`` returns the gradients of all tensors, computed by operators. It reads
+        `ctx.options` and `ctx.saved_tensors`, which hold the tensors.
     keeps_result : bool
-        The result is kept instead.
+        The result is saved for backward instead of the tensors.
     entry : EntryPoint, optional
-        What `function` calls with the same tensors.
+        The entry point that `function` calls with the same tensors.
     entry_options : callable
         ``entry_options(*options)``: the options that `entry` is called with.
 
     Attributes
     ----------
     calls : dict
-        Those that are known, of one thread or another, for what users call: each step counts.
+        Known calls of any thread. The public functions read this: a thread's own dict costs more.
     now : callable
-        The function itself.
+        The function itself, without the dispatcher.
     recorded, seen : callable
-        ``recorded(*tensors, *options, how)``: what ``how(tensors, options)`` returns, its gradient
-        recorded by autograd; the same for transforms.
+        ``recorded(*tensors, *options, how)`` returns what ``how(tensors, options)`` does and lets
+        autograd record its gradient. `seen` does the same where transforms may be active.
     registered : torch._ops.OpOverload
         What PyTorch's dispatcher calls.
     """
@@ -175,30 +175,30 @@ class Operator:
         self.own, self.calls = _Known(), {}
         schema = torch.library.infer_schema(function, mutates_args=())
         LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))  # as opcheck finds
-        # where autograd is done gradients may still be on, and the function refuses
+        # grad mode may still be on below autograd, and the function refuses such tensors
         LIBRARY.impl(name, torch.no_grad()(function), "CompositeExplicitAutograd")
         torch.library.register_fake(f"course::{name}", looks_like, lib=LIBRARY)
         self.registered = getattr(torch.ops.course, name).default
         LIBRARY.impl(name, self._from_dispatcher, "Autograd", with_keyset=True)
-        #: The dispatcher. torch.compile's programs call `registered`, which calls this: they go the
-        #: short way, too. Where PyTorch has it under another name, they go through the dispatcher.
+        #: The dispatcher, which `registered` calls, as torch.compile's programs do. In its place
+        #: `registered` gets a function that skips it; a PyTorch without `_op` keeps its own.
         self._dispatch = getattr(self.registered, "_op", None)
         if self._dispatch is not None:
             self.registered._op = self._from_program
 
     def call(self, tensors: tuple, options: tuple = ()) -> Any:
-        """The operator, or what it stands for where nobody can tell."""
+        """Call the operator; without the dispatcher where PyTorch cannot tell the difference."""
         try:
             if not _is_compiling():
                 for is_known, known_options, how in self.own.calls.get(tensors[0].nbytes, ()):
                     if known_options == options and is_known(*tensors):
                         return how(*tensors)
-        except RuntimeError:  # of symbols for sizes
+        except RuntimeError:  # sizes are symbolic
             pass
         return self._call_unknown(tensors, options)
 
     def _call_unknown(self, tensors: tuple, options: tuple) -> Any:
-        """The same with tensors that this thread does not know, or whom nobody may know of."""
+        """The same for tensors without a known call, and where a mode or forward AD forbids one."""
         recorded = _is_recorded(tensors)
         if recorded is None:
             if not _is_compiling():
@@ -212,14 +212,14 @@ class Operator:
         return found
 
     def learn(self, tensors: Sequence[Tensor | None], options: tuple, how: Any = None) -> None:
-        """Know such tensors in this thread's next call: `how` is called, or what is planned."""
+        """Store what this thread's next call with such tensors calls: `how`, or the plan."""
         own, size = self.own, tensors[0].nbytes
         own.misses += 1
         alike, full = own.calls.get(size, []), len(own.calls) >= MOST_KNOWN
         if own.misses % EACH_MISS and (len(alike) >= MOST_ALIKE or (full and not alike)):
             return
         given = [one for one in tensors if one is not None]
-        n = len(given)  # the others come last
+        n = len(given)  # the tensors that are None come last
         if _Guard is None or any(type(one) not in _TENSORS for one in tensors[:n]):
             return
         how = how or self._planned(tensors, options)
@@ -236,7 +236,7 @@ class Operator:
             self.calls[size] = own.calls[size] = [*alike[1 - MOST_ALIKE :], known]
 
     def _planned(self, given: Sequence[Tensor | None], options: tuple) -> Any:
-        """The plan of such tensors as a function of tensors, if there is one."""
+        """The entry point's plan of such tensors as a function of tensors; None without one."""
         facts = (reader_of(one)(one)[0] for one in given)
         plan = self.entry.plans.get((self.entry_options(*options), *facts))
         if plan is None:
@@ -275,13 +275,13 @@ class Operator:
         return known if wanted or len(given) > 1 else one_known
 
     def _from_program(self, *inputs: Any, **named: Any) -> Any:
-        """The same for who calls `registered`: gradients that are wanted are the dispatcher's."""
+        """Called for `registered`: the function itself, or the dispatcher where it must record."""
         if not named and len(inputs) >= self.count and _is_recorded(inputs[: self.count]) is False:
             return self.now(*inputs)
         return self._dispatch(*inputs, **named)
 
     def _from_dispatcher(self, keys: Any, *inputs: Any) -> Any:
-        """The same from within the dispatcher, which calls what is below when autograd is done."""
+        """Called by the dispatcher for autograd: record if need be, then redispatch below it."""
 
         def below(tensors: tuple, options: tuple) -> Any:
             with torch._C._AutoDispatchBelowAutograd():
@@ -297,8 +297,8 @@ class Operator:
     def _recorded(
         self, how: Callable[..., Any] | None = None, options: tuple = ()
     ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """What records gradients, and the same for transforms; of tensors alone if `how` is given,
-        or of tensors, options and how.
+        """Two functions that record gradients, the second one also under transforms. If `how` is
+        given, they take the tensors alone, else tensors, options and how.
         """
         gradients, keeps_result, count = self.gradients, self.keeps_result, self.count
 
@@ -321,14 +321,14 @@ class Operator:
         if how is not None:
             Recorded._backward_cls.options = options
             Recorded._backward_cls.apply = gradients  # Function's would look for `vjp` first
-        # Function.apply would look for transforms, which nobody calls this with, then do the same
+        # Function.apply first looks for transforms; nobody calls `quick` under one, so skip that
         quick = getattr(super(torch.autograd.Function, Recorded), "apply", Recorded.apply)
         return quick, Recorded.apply
 
 
 class _Known(threading.local):
-    """What a thread knows of an operator's calls, by the bytes of the first tensor: guards of
-    tensors, options, what is called.
+    """A thread's known calls of an operator, by the bytes of the first tensor: for each the guard
+    of its tensors, the options and the function to call.
     """
 
     def __init__(self) -> None:
@@ -337,7 +337,7 @@ class _Known(threading.local):
 
 
 def _refusal(name: str) -> Callable[..., Any]:
-    """The gradient of what has none."""
+    """The gradient function of an operator without a gradient: it raises."""
 
     def refuse(ctx: Any, *dy: Tensor) -> None:
         raise RuntimeError(f"course::{name} has no autograd formula: its gradient is not offered")
@@ -348,19 +348,19 @@ def _refusal(name: str) -> Callable[..., Any]:
 # --- small tensors --------------------------------------------------------------------------------
 
 _BYTES = 2**17 * cuda.get_current_device().MULTIPROCESSOR_COUNT if backend.gpu() else 0
-CHEAP = 4  # times as large an activation's, whose kernels take PyTorch little longer than ours
-#: Bytes, by type, up to which PyTorch's own operator is called where a gradient may be asked for:
-#: the GPU is done with both before the host is, which a gradient in Python costs 20 to 50 µs more.
-#: On an H200 these are 17 MB, 4,096 rows of 1,024 in float32.
+CHEAP = 4  # times this bound for activations: PyTorch's kernels take little longer than ours
+#: Bytes, by dtype, up to which PyTorch's own operator serves tensors that require a gradient. There
+#: the host is the bottleneck, and a gradient in Python costs it 20 to 50 µs more.
+#: On an H200 these are 17 MB, such as 4,096 rows of 1,024 in float32.
 MOST_HANDED = dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), _BYTES)
 MOST_CHEAP = dict.fromkeys(MOST_HANDED, CHEAP * _BYTES)
-MOST_ROWS = 4096  # of LayerNorm's, whose gradient PyTorch adds up row by row
+MOST_ROWS = 4096  # for LayerNorm: in its gradient PyTorch adds up row by row
 
 
 def _at_once(operator: Operator, options: tuple, theirs: Callable, bounds: dict, like: Any) -> Any:
-    """An operator of one tensor, named as `like`; or `theirs`, up to a type's bound.
+    """A public function of one tensor, named like `like`; up to a dtype's bound it calls `theirs`.
 
-    Each step counts: PyTorch's own takes the host 8 µs, a question or a function more 0.1 to 0.2.
+    Every step counts: PyTorch's own operator takes the host 8 µs, one more test or call 0.1 to 0.2.
     """
     calls, bound_of = operator.calls, bounds.get
 
@@ -369,12 +369,12 @@ def _at_once(operator: Operator, options: tuple, theirs: Callable, bounds: dict,
         try:
             if not _is_compiling():
                 size = x.nbytes
-                if x.requires_grad and 4 < size <= bound_of(x.dtype, 0):  # so it has an axis
+                if x.requires_grad and 4 < size <= bound_of(x.dtype, 0):  # above 4 it has an axis
                     return theirs(x)
                 for is_known, known_options, how in calls.get(size, ()):
                     if known_options == options and is_known(x):
                         return how(x)
-        except RuntimeError:  # of symbols for sizes; others come again
+        except RuntimeError:  # sizes are symbolic; any other error is raised again below
             pass
         return operator.call((x,), options)
 
@@ -419,7 +419,7 @@ def _layer_norm_gradients(ctx, dy):
 
 
 def _layer_norm_theirs(x: Tensor, gamma: Tensor | None, eps: float) -> Callable | None:
-    """PyTorch's own, if it is called."""
+    """PyTorch's own layer_norm where it serves such tensors, see `MOST_HANDED`; else None."""
     columns = x.shape[-1:]
     alike = gamma is None or gamma.dtype == x.dtype or torch.is_autocast_enabled()
     small = x.requires_grad and 4 < x.nbytes <= MOST_HANDED.get(x.dtype, 0)
@@ -483,7 +483,7 @@ def layer_norm(
                 y = how(x, gamma, beta)
                 LAYER_NORM.learn((x, gamma, beta), options, how)
                 return y
-    except RuntimeError:  # of symbols for sizes; or ours can do it, or says what is wrong
+    except RuntimeError:  # sizes are symbolic; or ours can do it, or says what is wrong
         pass
     return LAYER_NORM.call((x, gamma, beta), options)
 
@@ -513,7 +513,7 @@ SOFTMAX = Operator(
 
 @functools.partial(_at_once, SOFTMAX, (), lambda x: torch.softmax(x, -1), MOST_HANDED)
 def softmax(x: Tensor) -> Tensor:
-    """The softmax along the last axis, of any of the three types; as `course.kernels.softmax`.
+    """Softmax along the last axis, of float32, float16 or bfloat16; as `course.kernels.softmax`.
 
     Small tensors that require a gradient go to `torch.softmax`, see `MOST_HANDED`.
     """
@@ -564,7 +564,7 @@ def activation(x: Tensor, name: str = "gelu") -> Tensor:
     """Apply a function of `course.kernels.activation.FUNCTIONS` to every element.
 
     Small tensors that require a gradient go to PyTorch's own function, if it has one, see
-    `MOST_HANDED`: at minus infinity its GELU and SiLU are NaN, ours are -0.
+    `MOST_CHEAP`. At minus infinity PyTorch's GELU and SiLU are NaN, the course's are -0.
     """
     return _QUICK[name](x) if name in _QUICK else ACTIVATION.call((x,), (name,))
 
@@ -574,7 +574,7 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     try:
         small = not _is_compiling() and x.requires_grad and 4 < x.nbytes <= _gelu_bound(x.dtype, 0)
         if small and approximate == "none":
-            return _gelu(x)  # as `quick` does, a function less
+            return _gelu(x)  # what `quick` would call, with one call less
     except RuntimeError:
         pass
     if approximate not in _GELUS:
@@ -597,7 +597,7 @@ def _reconstruct(u: Tensor, s: Tensor, vt: Tensor, k: int) -> Tensor:
 def _reconstruct_gradients(ctx, dy):
     (u, s, vt), (k,) = ctx.saved_tensors, ctx.options
     few, values, rows = u[..., :k], s[..., :k], vt[..., :k, :]
-    along = dy @ rows.mT  # of u, before its scale
+    along = dy @ rows.mT  # the gradient of u * s
     du = along * values.unsqueeze(-2)
     ds = (few * along).sum(-2)
     dvt = (few * values.unsqueeze(-2)).mT @ dy
