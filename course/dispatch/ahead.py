@@ -1,11 +1,11 @@
-"""The first run of what launches many kernels: compilers at work in several processes.
+"""Compile a program's kernels in several processes, before its first launches.
 
-Numba compiles a kernel when it is launched first, one after the other, some seconds each. What
-launches many notes them before: the kernels and their types of arguments, without a launch. Those
-that no process has compiled yet are compiled by copies of this process, as `os.fork` makes them: so
-nothing is imported once more, and a copy, in which the driver does not work, needs none of it. They
-are stored by `course.kernel_cache`, from where the launches load them. Where anything is not as
-expected, Numba compiles them as ever.
+Numba compiles a kernel at its first launch, one after the other, some seconds each. Instead
+`compile_ahead` first collects the kernels and their argument types, without a launch. Kernels that
+are neither compiled nor on disk are compiled by forks of this process (`os.fork`): a fork imports
+nothing again, and compiles without the driver, which does not work in a fork. `course.kernel_cache`
+stores the kernels, and the launches load them from there. Where anything is not as expected, Numba
+compiles them as usual.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 from course import backend, kernel_cache, successor
 from course.dispatch.prepared import type_of
 
-FEWEST = 2  # kernels for which processes are worth their start
-MOST = 16  # processes
-LONGEST = 60.0  # seconds that a copy may work when this process is done
+FEWEST = 2  # kernels from which on forks are worth their start
+MOST = 16  # forks
+LONGEST = 60.0  # seconds that a fork may still work when this process has compiled its kernel
 
 
 class Noted(NamedTuple):
@@ -38,7 +38,7 @@ class Noted(NamedTuple):
 
 @contextlib.contextmanager
 def _noting(found: list[Noted]) -> Iterator[None]:
-    """This thread's launches by Numba are noted, not made."""
+    """Within the block, collect this thread's launches through Numba in `found`; launch nothing."""
     from numba.cuda.dispatcher import CUDADispatcher
 
     launch, here = CUDADispatcher.call, threading.get_ident()
@@ -60,11 +60,11 @@ _alone = threading.Lock()
 
 
 def compile_ahead(launches: Callable[[], Any]) -> int:
-    """Compile what `launches` launches by Numba, or lists, in several processes; launch nothing.
+    """Compile in several processes what `launches` would launch; launch nothing.
 
-    Returned is how many kernels were given to other processes: 0 without a GPU, a folder for
-    compiled kernels or `os.fork`, where few are missing, and with numba-cuda-mlir, which launches
-    otherwise.
+    `launches` launches through Numba, or returns launches. Returned is how many kernels went to
+    other processes: 0 without a GPU, a folder for compiled kernels or `os.fork`, where few kernels
+    are missing, and with numba-cuda-mlir, which launches otherwise.
     """
     ready = backend.gpu() is not None and kernel_cache.folder() is not None
     if not ready or successor.is_chosen() or not hasattr(os, "fork"):
@@ -80,7 +80,7 @@ def compile_ahead(launches: Callable[[], Any]) -> int:
 
 
 def _missing(noted: list[Noted]) -> list[Noted]:
-    """Those that neither this process nor the folder has, each once."""
+    """The kernels that neither this process nor the folder on disk has, each once."""
     found = {}
     for one in noted:
         kernel_cache.cached(one.kernel)
@@ -90,14 +90,14 @@ def _missing(noted: list[Noted]) -> list[Noted]:
 
 
 def _in_processes(missing: list[Noted]) -> int:
-    """This process compiles the first kernel; copies of it the rest."""
+    """Compile the first kernel in this process and the others in forks of it."""
     from numba.cuda.core.compiler_lock import global_compiler_lock
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     count = min(len(missing) - 1, MOST, max((cores or 1) - 1, 1))
     compile_one, copies = _compiler(missing[0].kernel), []
-    with global_compiler_lock, warnings.catch_warnings():  # no thread compiles, so none has locks
-        warnings.simplefilter("ignore", DeprecationWarning)  # of copies of several threads
+    with global_compiler_lock, warnings.catch_warnings():  # no other thread may hold its locks
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks of a process with threads
         for start in range(count):
             copy = os.fork()
             if not copy:
@@ -111,10 +111,10 @@ def _in_processes(missing: list[Noted]) -> int:
 
 
 def _compiler(kernel: Any) -> Callable[[Noted], None]:
-    """What compiles and stores a kernel without the driver, which says here what it is asked."""
+    """A function that compiles and stores a kernel in a fork; the driver is asked here, before."""
     from numba.cuda import codegen, dispatcher
 
-    kernel.typingctx.refresh()  # once, not in each copy
+    kernel.typingctx.refresh()  # once, not in each fork
     kernel.targetctx.refresh()
     target, library = kernel_cache.target_here(), codegen.CUDACodeLibrary
     device = SimpleNamespace(compute_capability=dispatcher.get_current_device().compute_capability)
@@ -133,21 +133,21 @@ def _compiler(kernel: Any) -> Callable[[Noted], None]:
 
 
 def _work(compile_one: Callable[[Noted], None], jobs: list[Noted]) -> None:
-    """In a copy of the process: compile and end, without what a process does at its end."""
+    """In a fork: compile the jobs, then end without Python's clean-up."""
     try:
-        gc.disable()  # what is on the GPU is not this process's to free
+        gc.disable()  # memory on the GPU is the parent's: a fork must not free it
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
         for one in jobs:
-            with contextlib.suppress(Exception):  # then it is compiled where it is launched
+            with contextlib.suppress(Exception):  # then the kernel is compiled at its launch
                 compile_one(one)
     finally:
         os._exit(0)
 
 
 def _wait(copies: list[int], end: float) -> None:
-    """Wait for the copies; those that work too long are ended."""
+    """Wait for the forks; kill those that still work at `end`."""
     while copies:
         ended = os.waitpid(copies[0], os.WNOHANG)[0]
         if ended:

@@ -1,7 +1,7 @@
-"""What a plan knows of an array: which library's it is, on which device, on which stream it works.
+"""What a plan depends on: an array's library, shape, strides, dtype, device and stream.
 
-`reader(array)` says in a hashable tuple all that a plan depends on, and the address; it is called
-for each array of each call, so there is one for each type. `Library` is what a plan needs besides.
+``reader(array)`` returns these facts as a hashable tuple, and the address. It runs for each array
+of each call, so each type has a reader of its own. `Library` is what plans need of a library.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from warpsim.ptx.bfloat16 import BFLOAT16
 #: flag): strides in the library's own units, and None where elements are contiguous.
 READERS: dict[type, Callable[[Any], tuple[tuple | None, int]]] = {type(None): lambda _: (None, 0)}
 
-_PLAIN = np.ndarray.__array_ufunc__  # arrays with units, say, have one of their own
+_PLAIN = np.ndarray.__array_ufunc__  # subclasses such as arrays with units override it
 
 
 class Library:
-    """A library whose arrays are taken; this one has all its arrays on the host.
+    """A library whose arrays the course accepts; this base class has all its arrays on the host.
 
     Attributes
     ----------
@@ -37,25 +37,25 @@ class Library:
     """
 
     name, on_device = "NumPy", False
-    waits = False  # for its scalars the GPU is waited for
-    #: Whether a graph is captured on the caller's stream: asked of a library that lends.
+    waits = False  # whether `as_scalar` copies to the host, so that the stream is waited for
+    #: Whether a graph is captured on the caller's stream; called only where `lends` is set.
     is_captured: Callable[[], bool] = staticmethod(lambda: False)
-    #: Its allocator has memory for a call at next to no cost, in the order of the stream, and keeps
-    #: what it gave during its own captures with the graph; so workspaces that need not hold zeros
-    #: are asked for in each call.
+    #: Whether each call borrows its workspaces from the library's allocator, if none must hold
+    #: zeros. That costs next to nothing and is ordered by stream; what is allocated while the
+    #: library captures a graph stays with the graph.
     lends = False
 
     def convert(self, name: str, dtype: str, held: Any = None) -> str:
-        """How a user converts an array of that name; `held` is its dtype.
+        """The code by which a user converts the array called `name`; `held` is its dtype.
 
-        NumPy itself has no bfloat16: to `astype` ours is a record.
+        NumPy has no bfloat16: the course's is a record dtype, which `astype` cannot convert.
         """
         if held == BFLOAT16:
             name = f"{name}.view(ml_dtypes.bfloat16)"
         return f"{name}.astype({'ml_dtypes.bfloat16' if dtype == 'bfloat16' else repr(dtype)})"
 
     def as_bfloat16(self, name: str) -> str:
-        """How a user says that integers of 16 bits are a bfloat16's bits."""
+        """The code by which a user reinterprets 16-bit integers as bfloat16."""
         return (
             f"{name}.view(BFLOAT16), of course.kernels.arrays, or {name}.view(ml_dtypes.bfloat16)"
         )
@@ -73,15 +73,15 @@ class Library:
         return 0
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
-        """New memory in C order, in the order of the caller's stream."""
+        """A new array in C order, allocated in the order of the caller's stream."""
         return backend.cuda.device_array(shape, dtype)
 
     def maker(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Callable[[], Any]:
-        """What makes such memory in a call."""
+        """A function without arguments that allocates such an array, for plans to call."""
         return functools.partial(self.empty, shape, dtype, device)
 
     def address(self, array: Any) -> int:
-        """Where an array begins that was made here."""
+        """The address of an array that `empty` or `maker` allocated."""
         return int(array.__cuda_array_interface__["data"][0])
 
     def on_stream(self, stream: int, device: int) -> Any:
@@ -89,7 +89,7 @@ class Library:
         return contextlib.nullcontext()
 
     def as_scalar(self, array: Any) -> Any:
-        """What a reduction to one element hands back, given it in an array of one."""
+        """What a reduction to one element returns, from the array that holds this element."""
         return array.reshape(())
 
 
@@ -177,7 +177,7 @@ class TorchArrays(Tensors):
         self.is_captured = getattr(
             torch._C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
         )
-        #: What torch.compile's programs make memory with, on the current device: half the cost.
+        #: How torch.compile's programs allocate, on the current device: half the cost of `empty`.
         guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
         self.strided = getattr(guards, "_empty_strided_cuda", None)
         self.types = {np.dtype(name): getattr(torch, name) for name in TORCH_TYPES}
@@ -200,7 +200,7 @@ class TorchArrays(Tensors):
         return functools.partial(self.strided, shape, steps, self.types[dtype])
 
     def is_captured_by_others(self, address: int) -> bool:
-        """Whether a graph is captured, and not by PyTorch, which gives each a pool of memory."""
+        """Whether a graph is captured, but not by PyTorch, whose graphs have pools of memory."""
         if not self.is_captured():
             return False
         try:
@@ -237,13 +237,13 @@ class TorchOnHost(Tensors):
 
 
 class Foreign(NumbaArrays):
-    """Anything else that lies on the GPU and says where; results are Numba's."""
+    """Any other library with the CUDA array interface; results are Numba's arrays."""
 
     name, convert = "another library", Library.convert
 
 
-DLPACK_IMPORTERS = ("cupy", "torch")  # that speak DLPack for memory on the GPU
-#: Types of PyTorch's elements that NumPy has, too.
+DLPACK_IMPORTERS = ("cupy", "torch")  # libraries that import GPU memory through DLPack
+#: PyTorch's dtypes that NumPy has, too.
 TORCH_TYPES = (
     "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool",
     "complex64", "complex128",
@@ -259,7 +259,7 @@ def _named_bfloat16() -> np.dtype:
 
 @functools.cache
 def library(name: str) -> Library:
-    """The library that facts name."""
+    """The `Library` that an array's facts name."""
     made: dict[str, Callable[[], Library]] = {
         "numpy": HostArrays, "ml_dtypes": NamedArrays, "numba": NumbaArrays, "cupy": CuPyArrays,
         "torch": TorchArrays, "torch on host": TorchOnHost, "foreign": Foreign,
@@ -347,7 +347,7 @@ def reader_of(array: Any) -> Callable[[Any], tuple[tuple, int]] | None:
         if array_type is not np.ndarray and (
             isinstance(array, np.ma.MaskedArray) or array_type.__array_ufunc__ is not _PLAIN
         ):
-            return None  # means more than its elements
+            return None  # a kernel would ignore its mask or its units
         reader = _read_numpy
     elif hasattr(array, "untyped_storage") and hasattr(array, "get_device"):  # or a subclass
         reader = _read_torch()
@@ -365,9 +365,9 @@ def reader_of(array: Any) -> Callable[[Any], tuple[tuple, int]] | None:
 
 
 def has_space(array: Any) -> bool:
-    """Whether an array's library, JAX say, takes results over by the array API and DLPack.
+    """Whether results can be handed to an array's library, such as JAX, through DLPack.
 
-    That needs CuPy or PyTorch, which speak DLPack for memory on the GPU.
+    Here CuPy or PyTorch must be installed for that: they exchange GPU memory through DLPack.
     """
     names = ("__array_namespace__", "__dlpack__", "__dlpack_device__")
     return all(hasattr(array, name) for name in names) and any(
@@ -379,10 +379,10 @@ def has_space(array: Any) -> bool:
 
 
 class ArrayFacts(HasShape):
-    """What an array is, read from its facts: what checks and plans look at.
+    """An array's properties, which checks and plans look at.
 
-    `strides` are in bytes. `dtype` is `BFLOAT16`, whosever it is, and a text where NumPy has no
-    such type. `device` is the number of the GPU; below 0 for the host and the simulator.
+    `strides` are in bytes. `dtype` is `BFLOAT16` for every library's bfloat16, and a string where
+    NumPy lacks the dtype. `device` is the index of the GPU; below 0 for the host and the simulator.
     """
 
     def __init__(self, facts: tuple):
@@ -409,7 +409,7 @@ class ArrayFacts(HasShape):
         self.strides = in_c_order(self.shape, size) if strides is None else tuple(strides)
 
     def must_be_beside(self, name: str, what: str, device: int) -> None:
-        """Refuse an array on another GPU than something that a function has there already."""
+        """Refuse an array that is not on `device`, where the function already has its `what`."""
         if self.device >= 0 and self.device != device:
             raise ValueError(
                 f"{name} lies on GPU {self.device}, {what} on GPU {device}: bring {name} there"

@@ -3,11 +3,11 @@
 >>> SOFTMAX = EntryPoint("softmax", ("x",), _result, _launches, options=("method",))
 >>> SOFTMAX.call((x,), ("registers",), out=None, stream=None)
 
-`_result(x, method)` checks what is given and says shape and type of the result; `_launches(x, out,
-method=method)` says what is launched. Both are called once for arrays that look alike, with
-`ArrayFacts` and `ArraySlot`s. A plan then prepares the launches, see `course.dispatch.prepared`.
-Where that cannot be had, in the simulator or where Numba's insides are not as expected, `_launches`
-is called anew for each call, with arrays, and Numba launches.
+`_result(x, method)` checks the arguments and returns the result's shape and dtype. `_launches(x,
+out, method=method)` returns the launches. Both run once for arrays that look alike, with
+`ArrayFacts` and `ArraySlot`s, and a plan prepares the launches, see `course.dispatch.prepared`. In
+the simulator, and where Numba's internals are not as expected, launches cannot be prepared: there
+`_launches` runs in each call, with the arrays, and Numba launches.
 """
 
 from __future__ import annotations
@@ -32,47 +32,47 @@ from warpsim.ptx.bfloat16 import BFLOAT16
 from warpsim.ptx.tma import CannotEncode
 
 Result = tuple[tuple[int, ...], Any]  # shape, dtype
-#: Of CuPy, PyTorch or numba.cuda, or the driver's handle; None: where the library works now.
+#: A stream of CuPy, PyTorch or numba.cuda, or the driver's handle; None: the library's current one.
 Stream = Any
 
 LIBRARIES = "NumPy, CuPy, PyTorch or numba.cuda"
 MASKED = "{0} is a masked array, and kernels see no mask: fill what is masked first, {1}"
-MOST_PLANS = 512  # of an entry point, the oldest goes; of a thread
-ALIGNMENT_MASK = 15  # of an address a plan knows these bits: where it lies in 16 bytes
+MOST_PLANS = 512  # an entry point drops the oldest of its plans, a thread all of them
+ALIGNMENT_MASK = 15  # the bits of an address that a plan depends on: it modulo 16 bytes
 
 
 class EntryPoint:
-    """What takes arrays to the kernels of one function that users call.
+    """Takes the arrays of a user's call to the kernels of one public function.
 
     Parameters
     ----------
     name : str
-        Of the function that users call.
+        Of the public function.
     names : sequence of str
-        Of its arrays, the first of which says what the result is like.
+        Of its arrays; results have the library and the device of the first one.
     result : callable
-        ``result(*facts, *options)`` checks, and returns (shape, dtype), or a list of them, None
-        where a result is not wanted. Arrays are given as `ArrayFacts`, None where there is none.
+        ``result(*facts, *options)`` checks its arguments and returns (shape, dtype), or a list of
+        these, None for a result that is not wanted. It gets `ArrayFacts`, None for no array.
     launches : callable
-        ``launches(*arrays, *results, **options)`` returns what is launched, each a
-        `course.dispatch.launches.Launch`. Memory besides is `course.dispatch.slots.workspace`'s.
-        Where the first array has no elements it is not asked, unless with `empty`.
+        ``launches(*arrays, *results, **options)`` returns the launches, each a
+        `course.dispatch.launches.Launch`. Further memory is `course.dispatch.slots.workspace`'s.
+        It is not called for a first array without elements, unless `empty` is set.
     options : sequence of str
         Names of the options, by which `launches` is given them.
     optional : sequence of str
         Names of arrays that may be None.
     part : callable, optional
-        ``part(arrays, options)`` returns what of arrays on the host has to travel.
+        ``part(arrays, options)`` returns the parts of host arrays that must be copied to the GPU.
     scalar : bool
-        The result is one element, handed back as the library's scalars are.
+        The result is one element, returned as the library returns scalars.
     empty : bool
-        There is something to launch for a first array without elements.
+        A first array without elements needs launches, too.
     whole : bool
         `launches` does the work itself, on the default stream, and returns nothing.
     in_place : sequence of str
         Names of arrays that `out` may be: each element is read before it is written.
     packs : bool
-        Launches may be prepared: `launches` does nothing between them.
+        Launches may be prepared, because `launches` does nothing between them.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class EntryPoint:
         self.packs = packs and not whole
         self.plans: dict[tuple, Callable[..., Any]] = {}
         self._lock = threading.Lock()
-        #: What the function calls: ``call(arrays, options, out, stream)``.
+        #: What the public function calls: ``call(arrays, options, out, stream)``.
         self.call = self._called()
 
     # ------------------------------------------------------------------ every call
     def _called(self) -> Callable[..., Any]:
-        """`EntryPoint.call`: a function with all that it needs at hand, since each step counts."""
+        """Make `EntryPoint.call`: a closure, since looking up attributes would cost each call."""
         plans, readers, planned, own = self.plans, READERS, self._planned, _Own()
 
         def call(
@@ -123,13 +123,13 @@ class EntryPoint:
             if together & ALIGNMENT_MASK:
                 key.append(tuple(address & ALIGNMENT_MASK for address in addresses))
             try:
-                if key != own.key:  # to compare costs less than to look up
+                if key != own.key:  # comparing with the last key costs less than a look-up
                     own.plan = own.made.get(tuple(key)) or own.found(plans, tuple(key))
                     own.key = key
                 plan = own.plan
-            except (KeyError, TypeError, ValueError, RuntimeError):  # or no option for a key
+            except (KeyError, TypeError, ValueError, RuntimeError):  # no plan, or an unhashable key
                 plan = None
-            if plan is None:  # outside of the handler: what is refused shows its own error alone
+            if plan is None:  # outside of the handler, so that a refusal shows no chained error
                 plan = planned(tuple(key), len(addresses))
             return plan(arrays, addresses, out, stream)
 
@@ -137,7 +137,7 @@ class EntryPoint:
 
     # ------------------------------------------------------------------ the first call
     def _planned(self, key: tuple, count: int) -> Callable[..., Any]:
-        """Check what is given and make a plan, of so many arrays; it is kept."""
+        """Check the `count` arrays and the options of a key, make its plan and store it."""
         options, facts, alignment = key[0], key[1 : 1 + count], key[1 + count :]
         arrays = [None if one is None else ArrayFacts(one) for one in facts]
         has_out = len(arrays) > len(self.names)
@@ -170,7 +170,7 @@ class EntryPoint:
         return plan
 
     def _prepared(self, call: CallFacts) -> Callable[..., Any] | None:
-        """A plan of prepared launches; None where they cannot be had."""
+        """A plan of prepared launches; None where Numba must launch."""
 
         def prepare() -> Callable[..., Any]:
             with backend.cuda.gpus[call.device]:
@@ -205,8 +205,8 @@ class EntryPoint:
     ) -> Any:
         """Call with arrays of a type that no call had before.
 
-        Those that have DLPack alone, or whose library takes results over, are imported without a
-        copy.
+        Arrays that have DLPack alone, or whose library can take results over by it, are imported
+        without a copy.
         """
         if all(reader_of(array) is not None for array in (*arrays, out)):
             return self.call(arrays, options, out, stream)
@@ -228,18 +228,18 @@ class EntryPoint:
 
 
 def apart(work: Callable[[], Any]) -> Any:
-    """What `work` returns, or raises, in a thread of its own.
+    """Run `work` in a thread of its own; return or raise what it does.
 
-    Numba's compiler leaves cycles of exceptions behind. Their frames hold all frames that called
-    it, with the caller's arrays, and the graph of autograd that these belong to, until Python looks
-    for garbage. A thread's frames end with it.
+    Numba's compiler leaves reference cycles of exceptions behind. Their frames keep all calling
+    frames alive until Python collects garbage, with the caller's arrays and their autograd graph.
+    In a thread of its own the caller's frames are not among them.
     """
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(work).result()
 
 
 def _from_dlpack(array: Any, name: str) -> Any:
-    """An array of a library that this one does not know, through DLPack, where it lies."""
+    """Import an array of a library without a reader through DLPack, without a copy."""
     if reader_of(array) is not None:
         return array
     if isinstance(array, np.ndarray):  # of a subclass
@@ -272,7 +272,7 @@ def _from_dlpack(array: Any, name: str) -> Any:
 
 
 class _Own(threading.local):
-    """What is each thread's own: the latest call's key and plan; plans by key."""
+    """Each thread's own state: key and plan of its latest call, and its plans by key."""
 
     def __init__(self) -> None:
         self.key: list = []
@@ -280,7 +280,7 @@ class _Own(threading.local):
         self.made: dict[tuple, Callable[..., Any]] = {}
 
     def found(self, plans: dict[tuple, Callable[..., Any]], key: tuple) -> Callable[..., Any]:
-        """The thread's plan of a key that it has none of; KeyError where nobody has one yet."""
+        """Make this thread's plan of a key from the shared one; KeyError where there is none."""
         plan = plans[key]
         if len(self.made) >= MOST_PLANS:
             self.made.clear()

@@ -1,6 +1,6 @@
-"""CUDA graphs: launches that are recorded once, and then all made by one call of the host.
+"""CUDA graphs: launches that are captured once, and then all made by one call of the host.
 
-A graph is captured through CuPy: launches of Numba, too, when they go to a stream of CuPy.
+CuPy captures the graphs, with launches of Numba, too, when they go to a stream of CuPy.
 
 Source: NVIDIA, CUDA Driver API, "Stream Management", "Graph Management".
 """
@@ -24,10 +24,10 @@ Stream = Any  # of numba.cuda; 0 is the default stream
 
 
 def capture_graph(stream: Any, queue: Callable[[], Any]) -> tuple[Any, Any]:
-    """The graph of what is launched on a stream of CuPy, and on streams that join it.
+    """Capture what `queue` launches on a stream of CuPy, and on streams that join it, as a graph.
 
-    Nothing of it runs. What the launches need must be compiled and loaded; they may not wait for
-    the GPU, nor take memory from it. Returned are a cupy.cuda.Graph and what `queue` returned.
+    Nothing runs meanwhile. Kernels must be compiled and loaded before; `queue` may neither wait for
+    the GPU nor allocate its memory. Returned are a cupy.cuda.Graph and what `queue` returned.
     """
     stream.begin_capture()
     try:
@@ -40,10 +40,10 @@ def capture_graph(stream: Any, queue: Callable[[], Any]) -> tuple[Any, Any]:
 
 
 class ReplayedGraph:
-    """Launches that are the same in each call: from the second call on a graph, where CuPy works.
+    """Launches that repeat in each call; from the second call on a graph, where CuPy works.
 
-    They all use the same memory, which must live as long. In the first call they are launched one
-    by one; so everything is compiled and loaded when they are captured.
+    All calls use the same memory, which must live as long as this object. The first call launches
+    one by one, so that all kernels are compiled and loaded when the second one captures them.
     """
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ def _give_up(number: int) -> None:
 
 
 def keep_with_graph(stream: int, memory: Any) -> None:
-    """Let memory live as long as the graph that a stream is being captured into, and its copies."""
+    """Keep memory alive as long as the graph that is being captured on a stream, and its copies."""
     with _lock:
         while _given_up:
             _kept.pop(_given_up.popleft(), None)

@@ -6,25 +6,25 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
-MOST_BYTES = 2 * 2**30  # of what a `Kept` holds, but for the latest
+MOST_BYTES = 2 * 2**30  # of a `Kept`'s values together; the latest one may be larger
 MOST = 64  # shapes
 
 
 class Memory:
-    """What holds arrays on the GPU, and others that do."""
+    """Base class of objects whose attributes are arrays on the GPU, or other such objects."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all that it holds."""
+        """Bytes of all its arrays, each counted once."""
         held = {id(one): one for one in vars(self).values()}
         return sum(getattr(one, "nbytes", 0) for one in held.values())
 
 
 class Kept:
-    """Values by key: alternating calls find theirs, and memory has a bound.
+    """A least-recently-used cache: alternating calls find their values, and memory is bounded.
 
-    The least recently used go first: of `most` values, of `most_bytes` together. The latest is
-    always kept, however large. Not for several threads at once.
+    It holds up to `most` values, of up to `most_bytes` together, and always the latest, however
+    large. Not for several threads at once.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES, most: int = MOST):
@@ -32,14 +32,14 @@ class Kept:
         self._values: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The value of a key; made where there is none. Its `nbytes` are what it takes.
+        """The value of a key; `make` makes it where there is none. Its `nbytes` are its size.
 
-        Where the GPU's memory does not suffice beside the others, these go, and it is made again.
+        Where `make` fails for lack of GPU memory, all other values go, and it is called again.
         """
         if key not in self._values:
             try:
                 value = make()
-            except Exception as wrong:  # a refusal is none of memory's
+            except Exception as wrong:  # a refused argument is no lack of memory
                 if not self._values or isinstance(wrong, (TypeError, ValueError)):
                     raise
                 self.clear()

@@ -17,9 +17,9 @@ class Launch(NamedTuple):
     kernel: Any  # as `cuda.jit` made it
     grid: int | tuple[int, ...]
     block: int | tuple[int, ...]
-    arguments: tuple  # of arrays on the device, or slots of such, and numbers
+    arguments: tuple  # device arrays or array slots, tensor maps, scalars
     shared: int = 0  # bytes of dynamic shared memory of a block
-    early: bool = True  # it may begin before the one in front is done, if its kernel waits for that
+    early: bool = True  # programmatic dependent launch, if the kernel waits for the launch before
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -30,7 +30,7 @@ class Launch(NamedTuple):
 
     def allow_shared(self) -> None:
         """Allow the kernel its shared memory; RuntimeError when the driver refuses so much."""
-        # barriers, and what aligns the rest, come on top
+        # 1 KiB less: the kernel's barriers and the alignment of dynamic memory come on top
         if self.shared > STATIC_SHARED - 1024 and backend.gpu() is not None:
             types = tuple(prepared.type_of(one, self.kernel) for one in self.arguments)
             prepared.allow_shared(self.kernel, types, self.shared)
@@ -43,7 +43,7 @@ class Launch(NamedTuple):
         return self.kernel[self.grid, self.block, stream, self.shared]
 
     def prepared(self, slots: Any) -> prepared.PreparedLaunch:
-        """Ready but for the addresses in its slots."""
+        """The launch with all parameters prepared but the addresses in its slots."""
         early = prepared.attributes_behind(self.kernel) if self.early else ()
         return prepared.PreparedLaunch(self, slots, early)
 
@@ -53,14 +53,14 @@ class Launch(NamedTuple):
 
 
 def configured(launches: Iterable[Launch], stream: Any = 0) -> list[tuple[Callable, tuple]]:
-    """Launches that are made again and again: kernels with their configuration, and arguments."""
+    """For launches that repeat: each kernel with its configuration, and its arguments."""
     return [(one.configured(stream), one.arguments) for one in launches]
 
 
 def one_call(calls: Sequence[tuple[Callable, tuple]], given: Sequence[Any]) -> Callable:
-    """What `configured` gives, as a function of the arguments for which the launches were made.
+    """All calls of `configured` as one function of `given`, the arguments that they were made for.
 
-    A clock hands it alternating copies, so that data which would fit into L2 is not found there.
+    A benchmark passes alternating copies of the data, so that L2 never holds what a call reads.
     """
     places = {id(argument): place for place, argument in enumerate(given)}
     if len(calls) == 1 and [*map(id, calls[0][1])] == [*places]:

@@ -1,6 +1,6 @@
-"""Results that lie over what they are computed from: right where it is the same array, or refused.
+"""Results whose memory overlaps an input's: allowed where both are the same array, else refused.
 
-On the host such arrays do no harm: what travels to the GPU is a copy.
+On the host such arrays do no harm: the GPU works on copies.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from course.dispatch.array_facts import ArrayFacts
 
-MOST_WORK = 10_000  # of NumPy, to find an element that two arrays share
-SOMEWHERE = 1 << 60
+MOST_WORK = 10_000  # candidate solutions that np.shares_memory tries
+SOMEWHERE = 1 << 60  # a made-up address: only the distance of two arrays counts
 
 
 def without_overlap(
@@ -23,13 +23,13 @@ def without_overlap(
     names: Sequence[str],
     same: Sequence[str],
 ) -> Callable[..., Any]:
-    """A plan that is refused an `out`, the last array, which shares memory with another one.
+    """Wrap a plan: it refuses an `out`, the last array, that shares memory with an input.
 
-    Those named in `same` it may be, element for element.
+    `out` may be an input that `same` names, with the same shape, strides and dtype.
     """
     *inputs, out = arrays
     first, last = _reach(out)
-    near = []  # between which distances of two arrays' addresses they share memory
+    near = []  # for each input the distances from `out` between which their memory may overlap
     for slot, one in enumerate(inputs):
         if one is not None and one.size and out.size:
             low, high = _reach(one)
@@ -57,13 +57,13 @@ def without_overlap(
 
 
 def _reach(one: ArrayFacts) -> tuple[int, int]:
-    """The first byte of an array and that behind its last, from its address on."""
+    """Offsets from an array's address to its lowest byte, and to the byte after its highest."""
     ends = [step * (length - 1) for step, length in zip(one.strides, one.shape, strict=True)]
     return sum(min(0, end) for end in ends), one.dtype.itemsize + sum(max(0, end) for end in ends)
 
 
 def _share(one: ArrayFacts, other: ArrayFacts, away: int) -> bool:
-    """Whether two arrays, so many bytes away from each other, have or might have a common one."""
+    """Whether two arrays share a byte, with `other` `away` bytes after `one`; True if unclear."""
     left, right = (
         SimpleNamespace(__array_interface__={
             "data": (address, False), "shape": array.shape, "strides": array.strides,

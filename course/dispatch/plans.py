@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 Array = Any  # of NumPy, CuPy, PyTorch, numba.cuda, or what speaks their protocols
 PER_THREAD = prepared.PER_THREAD
-MOST_KEPT = 4 * 2**20  # bytes of workspaces that a plan keeps for a stream; more are made anew
+MOST_KEPT = 4 * 2**20  # bytes of workspaces that a plan keeps for a stream; larger ones it does not
 MOST_STREAMS = 8  # whose workspaces a plan keeps
 
 
 class CallFacts:
-    """What all plans of arrays on a GPU are made of."""
+    """What a plan for arrays on a GPU is made of: entry point, facts, options, results."""
 
     def __init__(self, entry: EntryPoint, options: tuple, arrays: list[ArrayFacts | None],
                  results: list, has_out: bool, alignment: Sequence[int] | None):  # fmt: skip
@@ -33,7 +33,7 @@ class CallFacts:
         self.results = [
             None if one is None else (tuple(one[0]), np.dtype(one[1])) for one in results
         ]
-        #: Those that the caller gives no memory for.
+        #: The results that must be allocated, since the caller gives no memory for them.
         self.made = self.results[1:] if has_out else self.results
         self.alignment = alignment or [0] * len(arrays)
         self.library: Library = arrays[0].library
@@ -49,7 +49,7 @@ class CallFacts:
     def launches(self, arrays: Sequence[Array | None]) -> Iterable[Any]:
         """Each `course.dispatch.launches.Launch` for these arrays and results.
 
-        Where work lies between the launches, it is done as they are taken.
+        What an entry point computes between launches is computed as the caller iterates.
         """
         nothing = all(0 in one[0] for one in self.results if one is not None)
         if nothing or (0 in self.arrays[0].shape and not self.entry.empty):
@@ -62,7 +62,7 @@ class CallFacts:
         return [None if one is None else empty(*one, device) for one in self.made]
 
     def where(self, stream: Any) -> tuple[int, Any]:
-        """The stream that is launched on, and a context in which results are made for it."""
+        """The stream to launch on, and a context in which results are allocated for it."""
         if stream is None:
             return self.library.stream(self.device), contextlib.nullcontext()
         queue = handle_of(stream)
@@ -75,9 +75,9 @@ class CallFacts:
 
     @contextlib.contextmanager
     def ordered(self, queue: int, arrays: Sequence[Array], out: Array | None) -> Iterator[None]:
-        """Let work wait for the streams that arrays of other libraries are on, and these for it.
-
-        One thread at a time. In a graph that is captured only what is captured can be waited for.
+        """Order the block's work on `queue` after the streams of other libraries' arrays, and what
+        these streams get later after it. One thread at a time. A stream in graph capture can wait
+        only for streams that are captured, too.
         """
         given = (*arrays, out)
         others = {other.stream(self.device) for other in self.others}
@@ -93,11 +93,11 @@ class CallFacts:
             for other in others:
                 self.event.order(before=other, after=queue)
             yield
-            for other in others:  # they may write there again
+            for other in others:  # what is queued there next may write to the arrays
                 self.event.order(before=queue, after=other)
 
     def returned(self, results: list[Array | None], queue: int) -> Any:
-        """What the function returns, of work on a stream."""
+        """What the public function returns, from the results of work on a stream."""
         if len(results) > 1:
             return tuple(results)
         if self.entry.scalar and not self.has_out:
@@ -143,9 +143,9 @@ class PreparedPlan:
         self.are_borrowed = self.library.lends and not any(one.zeros for one in self.workspaces)
 
     def own(self) -> Callable[..., Any]:
-        """What a thread calls: where one stream does for all, launches that no other writes into.
+        """The plan for one thread, with launches that no other thread writes to.
 
-        Saves 4 to 7 µs a call of 9 to 17 (CuPy, PyTorch, H200).
+        Only where one stream serves all arrays. Saves 4 to 7 of 9 to 17 µs (CuPy, PyTorch, H200).
         """
         facts, n = self.facts, len(self.facts.arrays)
         if not self.launches or facts.others or facts.named or prepared.are_many():
@@ -162,7 +162,7 @@ class PreparedPlan:
         launch, where = only.launch, only.where
 
         def launched() -> Any:
-            """Launch, with arrays' addresses in their slots; returns what is made."""
+            """Launch, once the arrays' addresses are in their slots; return the new result."""
             result = makers[0]()
             slots[n] = address(result)
             queue = current(device)
@@ -174,10 +174,10 @@ class PreparedPlan:
             return result
 
         def all_launched() -> Any:
-            """The same where more is made, or launched."""
+            """The same for several launches or results, and with workspaces."""
             made = [None if make is None else make() for make in makers]
             queue = current(device)
-            with lock:  # of workspaces, which are held until all is launched
+            with lock:  # for the workspaces; `held` keeps all memory until the last launch
                 held = made if workspaces is None else [*made, *workspaces(queue)]
                 slots[n:] = [0 if one is None else address(one) for one in held]
                 for one in launches:
@@ -210,7 +210,7 @@ class PreparedPlan:
     def __call__(
         self, arrays: Sequence[Array], addresses: list[int], out: Array | None, stream: Any
     ) -> Any:
-        """Launch, with all that can be asked for."""
+        """Launch in the general case: other streams and GPUs, `out`, graph capture."""
         facts, device, context = self.facts, self.device, contextlib.nullcontext()
         if prepared.are_many() and not prepared.is_current(device):
             context = backend.cuda.gpus[device]
@@ -256,7 +256,7 @@ class PreparedPlan:
 
 
 def _in_new_memory(slot: int, shape: tuple[int, ...], dtype: np.dtype) -> ArraySlot:
-    """The slot of memory that is made for a result."""
+    """The slot of a result that each call allocates."""
     return ArraySlot(slot, shape, in_c_order(shape, dtype.itemsize), dtype)
 
 
@@ -264,7 +264,7 @@ def _in_new_memory(slot: int, shape: tuple[int, ...], dtype: np.dtype) -> ArrayS
 
 
 class NumbaPlan:
-    """Launches that Numba makes, or the simulator: listed anew for each call."""
+    """Launches by Numba or the simulator, listed anew in each call."""
 
     launched_by = "Numba"
 
@@ -298,7 +298,7 @@ class NumbaPlan:
                         launch.on(numba_stream)
                 elif simulated or not queue:
                     facts.launches(there)
-                else:  # on the default stream, between what the caller's was and is given
+                else:  # on the default stream, after the caller's earlier work, before its later
                     prepared.Event().order(before=queue, after=0)
                     facts.launches(there)
                     prepared.Event().order(before=0, after=queue)
@@ -317,7 +317,7 @@ def _as_numba(one: ArrayFacts, address: int, owner: Array) -> Array:
 
 
 class HostPlan:
-    """Arrays of the host travel to the GPU, and the result back: such a call waits for its work."""
+    """Copies host arrays to the GPU and the result back, so a call waits for its work."""
 
     launched_by = "host"
 
@@ -356,7 +356,7 @@ class HostPlan:
         return tuple(results) if isinstance(found, tuple) else results[0]
 
     def _like_first(self, found: Array | None) -> Array | None:
-        """A result as the first array is: an array, or what a reduction hands back."""
+        """A result in the first array's library: an array, or what a reduction returns."""
         if found is None:
             return None
         if self.entry.scalar:

@@ -1,13 +1,13 @@
-"""Launches prepared but for arrays' addresses, and what else the driver does for them.
+"""Launches whose parameters are prepared except for arrays' addresses, and other driver calls.
 
-A launch through Numba costs the host 20 to 60 microseconds: it looks at each argument anew. The
-driver takes a kernel's parameters as a list of addresses of words. An array of n axes is 5 + 2 n
-words in Numba's convention: two that kernels do not use, elements, bytes of an element, the address
-of its memory, shape, strides. In numba-cuda-mlir's it is 3 + 2 n: the address twice, an offset,
-shape, strides in elements. All but the memory's address stay as they are from call to call.
+A launch through Numba costs the host 20 to 60 microseconds: Numba inspects each argument anew. The
+driver takes a kernel's parameters as a list of pointers to words of 8 bytes. In Numba's convention
+an array of n axes is 5 + 2 n words: two that kernels do not use, the number of elements, bytes of
+an element, the address, shape, strides. In numba-cuda-mlir's it is 3 + 2 n: the address twice, an
+offset, shape, strides in elements. From call to call only the address changes.
 
-A GPU gives a block up to 64 KiB of shared memory (Tesla T4) or 227 KiB (H200), dynamic and asked
-for once for each kernel. Numba has no word for that; the driver has.
+A block may have up to 64 KiB of shared memory on a Tesla T4 and 227 KiB on an H200. Above 48 KiB it
+must be dynamic, and the driver must allow it once for each kernel: Numba has no call for that.
 
 Source: NVIDIA, CUDA Driver API, "Execution Control", "Event Management"; CUDA C++ Programming
 Guide, "Shared Memory" of compute capability 7.x.
@@ -31,8 +31,8 @@ from warpsim.ptx.grid_dependency import waits
 
 #: Of `CUfunction_attribute` in cuda.h.
 MAX_DYNAMIC_SHARED_SIZE_BYTES, PREFERRED_SHARED_MEMORY_CARVEOUT = 8, 9
-SIMULATED = -2  # the number of a GPU that is none
-PER_THREAD = 2  # the driver's handle of a stream that is another one in each thread
+SIMULATED = -2  # stands for a GPU's index where the simulator has the arrays
+PER_THREAD = 2  # the driver's handle of the per-thread default stream
 
 
 _LOADING = threading.RLock()  # Numba loads a kernel twice where two threads ask for it first
@@ -44,7 +44,7 @@ class CannotPrepare(TypeError):
 
 # --- prepared launches ----------------------------------------------------------------------------
 
-#: How a scalar of Numba's type becomes a word.
+#: How a scalar becomes a word, by its Numba type; integers are as they are.
 _WORDS: dict[str, Callable[[Any], int]] = {
     "float32": lambda value: int(np.float32(value).view(np.uint32)),
     "float64": lambda value: int(np.float64(value).view(np.int64)),
@@ -64,13 +64,13 @@ class Configuration(ctypes.Structure):
 
 
 class Attribute(ctypes.Structure):
-    """CUlaunchAttribute of the driver: one thing more that a launch asks for."""
+    """CUlaunchAttribute of the driver: an optional property of a launch."""
 
     _fields_ = (("attribute", ctypes.c_uint64), ("value", ctypes.c_uint * 16))
 
     @classmethod
     def cooperative(cls) -> Attribute:
-        """All blocks run at the same time, or the launch is refused: they may wait for another."""
+        """All blocks run at the same time, or the launch is refused: a block may await others."""
         return cls(2, (1,))
 
     @classmethod
@@ -80,16 +80,16 @@ class Attribute(ctypes.Structure):
 
 
 def new_slots(count: int) -> Any:
-    """Where a launch reads so many addresses."""
+    """Memory for `count` addresses, from which launches read them."""
     return (ctypes.c_int64 * count)()
 
 
 class PreparedLaunch:
-    """A launch of a compiled kernel, ready but for addresses.
+    """A launch of a compiled kernel, ready except for addresses.
 
-    Of a `course.dispatch.launches.Launch`, whose arguments are array slots where memory is given
-    later; device arrays, which are kept; numbers. `slots` are addresses that are given with each
-    launch, of `new_slots`, shared with others perhaps: an array slot says which of them is its own.
+    The arguments of `launch`, a `course.dispatch.launches.Launch`, are array slots, device arrays
+    (which are kept alive) and scalars. `slots`, of `new_slots`, has the addresses for the array
+    slots, each of which names its index there. Launches may share `slots`.
     CannotPrepare when Numba's insides are not as expected, or the driver is older than CUDA 11.8.
     """
 
@@ -110,10 +110,10 @@ class PreparedLaunch:
             raise CannotPrepare(backend.one_line(problem)) from problem
         self.kept = overload, tuple(arguments)
         self.slots = slots or new_slots(0)
-        #: Words that are an address and some bytes: index, slot, bytes.
+        #: Words that are a slot's address plus an offset: index of the word, slot, offset in bytes.
         self.moved: list[tuple[int, int, int]] = []
         words: list[int] = []
-        at_slots: dict[int, int] = {}  # words that are an address as it is: index, slot
+        at_slots: dict[int, int] = {}  # words that are a slot's address: index of the word, slot
         for numba_type, value in zip(types, arguments, strict=True):
             array, first, places = None, len(words), ()
             if hasattr(value, "__cuda_array_interface__"):
@@ -141,7 +141,7 @@ class PreparedLaunch:
         self._pointed()
 
     def _pointed(self) -> None:
-        """Point at words and slots, and have what `launch` is called with."""
+        """Make the pointers to words and slots, and the arguments of cuLaunchKernelEx."""
         words, slots = ctypes.addressof(self.words), ctypes.addressof(self.slots)
         self.pointers = (ctypes.c_void_p * len(self.words))(*(
             slots + 8 * self.at_slots[n] if n in self.at_slots else words + 8 * n
@@ -171,12 +171,12 @@ class PreparedLaunch:
         self.configuration.stream = self.queue = queue
 
     def move(self, addresses: Sequence[int]) -> None:
-        """Write the addresses that lie some bytes behind those given."""
+        """Write the words that are an address plus an offset."""
         for index, slot, offset in self.moved:
             self.words[index] = addresses[slot] + offset
 
     def copy(self, slots: Any) -> PreparedLaunch:
-        """The same with addresses, words and a stream of its own, for another thread, say."""
+        """The same launch with slots, words and stream of its own, for another thread."""
         other = object.__new__(PreparedLaunch)
         other.__dict__.update(self.__dict__)
         other.slots, other.words = slots, type(self.words)(*self.words)
@@ -184,14 +184,14 @@ class PreparedLaunch:
         return other
 
     def again(self, status: int) -> None:
-        """After a status that is not success: in a thread that has no context yet, once more."""
+        """After a failed launch: if the thread lacked a context, launch once more; else raise."""
         if libcuda.gave_context(status):
             status = self.launch(*self.where)
         libcuda.check(status, "a kernel's launch")
 
 
 def _of_array(array: Any) -> tuple[list[int], tuple[int, ...]]:
-    """The words of an array as the compiler here takes it, and which of them are its address."""
+    """An array's words in the chosen compiler's convention, and which of them are its address."""
     address, size = array.__cuda_array_interface__["data"][0], array.dtype.itemsize
     if not successor.is_chosen():
         return [0, 0, array.size, size, address, *array.shape, *array.strides], (4,)
@@ -202,7 +202,7 @@ def _of_array(array: Any) -> tuple[list[int], tuple[int, ...]]:
 
 
 class Configured:
-    """A kernel of numba-cuda-mlir with its launch, which the driver makes: it takes tensor maps."""
+    """A numba-cuda-mlir kernel with its configuration; the driver launches it, with tensor maps."""
 
     def __init__(self, launch: Any, stream: Any):
         self.launch, self.queue = launch, int(getattr(stream, "handle", stream) or 0)
@@ -211,7 +211,7 @@ class Configured:
         self.arguments: tuple | None = None
 
     def __call__(self, *arguments: Any) -> None:
-        """Launch; the latest arguments are kept."""
+        """Launch; the same arguments as in the latest call are not prepared again."""
         known = self.arguments
         if known is None or any(a is not b for a, b in zip(known, arguments, strict=True)):
             self.prepared = PreparedLaunch(self.launch._replace(arguments=arguments))
@@ -220,7 +220,7 @@ class Configured:
 
 
 def attributes_behind(kernel: Any) -> tuple[Attribute, ...]:
-    """What lets a launch begin before the one in front of it is done, if its kernel `waits`."""
+    """The attribute of a programmatic dependent launch, if the kernel waits for the one before."""
     new = tuple(backend.cuda.get_current_device().compute_capability) >= (9, 0)
     function = getattr(kernel, "py_func", None)
     return (Attribute.dependent(),) if new and function is not None and waits(function) else ()
@@ -240,7 +240,7 @@ def _handle(function: Any) -> int:
 
 
 def type_of(value: Any, dispatcher: Any) -> Any:
-    """The type of an argument, the compiler's here."""
+    """The type of an argument in the chosen compiler's type system."""
     if not isinstance(value, ArraySlot):
         return dispatcher.typeof_pyval(value)
     numba_type = value.numba_type()
@@ -251,14 +251,14 @@ def type_of(value: Any, dispatcher: Any) -> Any:
 
 
 def allow_shared(kernel: Any, signature: str, size: int, share: int | None = None) -> None:
-    """Allow a kernel so many bytes of dynamic shared memory on the current GPU.
+    """Allow a kernel `size` bytes of dynamic shared memory on the current GPU.
 
-    Shared memory and L1 are one memory. By itself the driver makes as much of it shared memory as
-    this kernel's blocks need, and then another kernel's blocks find none beside them. With `share`
-    about so many hundredths are.
+    Shared memory and L1 are parts of one memory. By default the driver makes as much of it shared
+    memory as this kernel's blocks need, and another kernel's blocks find none left beside them.
+    `share` asks for about so many percent instead (the carveout).
 
-    Compiles the kernel for the signature if it is not; RuntimeError when the driver refuses. In the
-    simulator nothing is to be done: it keeps the simulated GPU's own limit.
+    Compiles the kernel for the signature if need be; RuntimeError when the driver refuses. In the
+    simulator there is nothing to do: it applies the simulated GPU's own limit.
     """
     if backend.gpu() is None:
         return
@@ -340,7 +340,7 @@ def is_on_current(stream: Any, queue: int, device: int) -> bool:
 
 
 class Event:
-    """An event of the driver: what is queued on one stream is done before what another does."""
+    """A CUDA event, by which one stream waits for the work that is queued on another."""
 
     def __init__(self) -> None:
         handle = ctypes.c_void_p()
@@ -352,7 +352,7 @@ class Event:
             libcuda.library().cuEventDestroy_v2(self.handle)
 
     def order(self, before: int, after: int) -> None:
-        """What `after` is given from now on waits for what `before` was given."""
+        """Let later work on stream `after` wait for what is queued on stream `before` by now."""
         libcuda.call("cuEventRecord", self.handle, ctypes.c_void_p(before))
         libcuda.call("cuStreamWaitEvent", ctypes.c_void_p(after), self.handle, 0)
 
@@ -363,6 +363,6 @@ def wait(stream: int) -> None:
 
 
 def zero(address: int, size: int, stream: int) -> None:
-    """Queue zeros for some bytes."""
+    """Queue setting `size` bytes to zero on a stream."""
     how = ctypes.c_uint64(address), ctypes.c_ubyte(0), ctypes.c_size_t(size)
     libcuda.call("cuMemsetD8Async", *how, ctypes.c_void_p(stream))

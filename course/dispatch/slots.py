@@ -1,7 +1,7 @@
-"""An array without its memory: what launches are prepared with.
+"""Array slots: arrays without memory, with which launches are prepared.
 
-What lists launches asks arrays for shape, dtype, strides and alignment, never for their elements.
-So it can be given array slots, and what it lists serves all arrays that look alike.
+A function that lists launches reads arrays' shape, dtype, strides and alignment, never elements.
+So it can be given array slots, and its launches then serve all arrays that look alike.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 from course import backend
 from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
 
-#: Array slots have addresses that no memory has: the slot is in their upper bits.
+#: An array slot has a made-up address, with the index of the slot in its upper bits.
 _SLOT_BITS = 48
 _FIRST = 1 << 8  # so that no slot's address can be one of memory
 
 
 class HasShape:
-    """What follows from a shape."""
+    """Properties that follow from a shape."""
 
     shape: tuple[int, ...]
 
@@ -41,12 +41,12 @@ class HasShape:
 class ArraySlot(HasShape):
     """An array as a kernel sees it, but for its memory."""
 
-    slot: int  # which of a call's arrays it is of, or which workspace
+    slot: int  # its index among a call's arrays, results and workspaces
     shape: tuple[int, ...]
     strides: tuple[int, ...]  # in bytes
     dtype: np.dtype
     offset: int = 0  # bytes from the array's first element
-    beyond: int = 0  # what is left of that element's address over a multiple of 16 bytes
+    beyond: int = 0  # that element's address modulo 16 bytes
 
     @property
     def nbytes(self) -> int:
@@ -103,7 +103,7 @@ def in_c_order(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
 
 
 def _in_order(lengths: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
-    """Whether strides are those of neighbours, the first axis given the fastest."""
+    """Whether elements are contiguous, the first axis given the fastest."""
     if 0 in lengths:
         return True
     for length, stride in zip(lengths, strides, strict=True):
@@ -132,7 +132,7 @@ class DeviceMemory:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Memory that a plan needs besides arrays and result."""
+    """Scratch memory that a plan needs besides arrays and results."""
 
     slot: int
     shape: tuple[int, ...]
@@ -155,7 +155,7 @@ _planning = _Planning()
 
 @contextmanager
 def planning(first: int) -> Iterator[list[Workspace]]:
-    """While a plan is made: workspaces are noted, and numbered from `first` on."""
+    """While a plan is made: `workspace` only lists slots, from index `first` on."""
     before = _planning.workspaces, _planning.first
     found: list[Workspace] = []
     _planning.workspaces, _planning.first = found, first
@@ -166,11 +166,11 @@ def planning(first: int) -> Iterator[list[Workspace]]:
 
 
 def workspace(shape: int | tuple[int, ...], dtype: Any, zeros: bool = False) -> Any:
-    """Memory on the GPU that launches need for themselves; in C order.
+    """Scratch memory on the GPU for launches, in C order.
 
-    Where launches are prepared for a plan it is an array slot: each stream, and each graph that is
-    captured, has its own; of PyTorch's, each call. Elsewhere it is an array that lives as long as
-    it is held.
+    While a plan is made, this is an array slot. The plan then has memory of its own for each stream
+    and each captured graph; with PyTorch's allocator, for each call. Elsewhere it is an array that
+    lives as long as somebody holds it.
 
     Parameters
     ----------
