@@ -1,16 +1,16 @@
 """Compiled kernels on disk, so that a second process starts without a compiler.
 
-A kernel is known by what its machine code depends on: the code of it and of **all** functions that
-it calls, the constants that they use, options, types of arguments, versions, the GPU's compute
-capability. (Numba's own cache looks at the kernel's file alone: a function edited in another file
-would leave it stale.) What holds something else, whose value cannot be read, is not cached.
+A kernel's key is a hash of all that its machine code depends on: its code and that of **all**
+functions that it calls, the constants that they use, options, argument types, versions, the GPU's
+compute capability. (Numba's own cache looks at the kernel's file alone, and is stale after a change
+in another file.) A kernel that uses an object whose value cannot be read is not cached.
 
 The files lie in the user's cache folder, `folder`; COURSE_CACHE names another one, or is "off".
-They hold code that is run, so a folder that others can write to is not used, nor a file that is
-another user's or was renamed (where there are POSIX's permissions). They are written whole, a
-damaged one is ignored, and the oldest go beyond `MOST_BYTES`. `clear` removes them all.
+They hold code that is run: where there are POSIX permissions, a folder that others can write to is
+not used, nor is another user's file. A renamed file is not used either. Files are written whole,
+damaged ones are ignored, and beyond `MOST_BYTES` the oldest go. `clear` removes them all.
 
-What is not there is compiled with `shortcuts`: the same code, in two thirds of the CPU's time.
+Kernels without a file are compiled with `shortcuts`: the same code, in two thirds of the CPU time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from warpsim.ptx.instruction import Instruction, Intrinsic
 MOST_BYTES = 256 * 1024 * 1024
 MARK = b"course kernel 2\n"
 _STARTED = time.time()
-#: Modules whose contents the versions say.
+#: Packages whose version stands for their contents in a key.
 _VERSIONED = (
     "numba", "numpy", "llvmlite", "math", "operator", "cuda", "numba_cuda", "numba_cuda_mlir"
 )  # fmt: skip
@@ -86,7 +86,7 @@ def clear() -> int:
 
 
 def key_of(dispatcher: Any, signature: Any, target: str) -> str:
-    """A text that is another one where the machine code may be.
+    """The key of a kernel: another one wherever the machine code may differ.
 
     Raises
     ------
@@ -103,18 +103,18 @@ def key_of(dispatcher: Any, signature: Any, target: str) -> str:
 
 
 def size_of(dispatcher: Any) -> int:
-    """How much code a kernel is, with all that it calls: what takes long to compile has more."""
+    """How much code a kernel and its callees have: a guess at how long compiling takes."""
     with contextlib.suppress(NotCacheable, OSError, AttributeError):
         return sum(map(len, _of_function(dispatcher, set())))
     return 0
 
 
 def target_here() -> str:
-    """Versions and compute capability that machine code is made for."""
+    """The versions and the compute capability that machine code depends on, as a text."""
     import llvmlite
     import numba
 
-    # not `backend.cuda`: that tries a GPU with a kernel that is cached
+    # not `backend.cuda`: that tries the GPU with a cached kernel, whose key needs this function
     cuda = successor.numba_cuda()
     package = importlib.import_module(successor.compiler().replace("-", "_"))
     device = cuda.get_current_device()
@@ -127,7 +127,7 @@ def target_here() -> str:
 
 
 def _of_function(dispatcher: Any, seen: set[int]) -> Iterator[str]:
-    """What tells a compiled function from others: its options and code, and those it calls."""
+    """What a function's machine code depends on, as texts: its options, its code, its callees."""
     if id(dispatcher) in seen:
         yield "again"
         return
@@ -168,7 +168,7 @@ def _names(code: python.CodeType) -> set[str]:
 
 
 def _of_value(value: Any, seen: set[int]) -> Iterator[str]:
-    """What tells a value that a function uses from others."""
+    """What identifies a value that a function uses; NotCacheable where nothing does."""
     if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.generic):
         yield f"{type(value).__name__} {value!r}"
     elif isinstance(value, tuple | list):
@@ -231,7 +231,7 @@ def _of_file(file: str | None) -> str:
 
 
 class DiskCache:
-    """What numba-cuda's dispatchers ask before they compile, and give what they compiled."""
+    """A dispatcher's cache: numba-cuda loads from it before it compiles, and saves to it after."""
 
     cache_path = None
 
@@ -276,13 +276,13 @@ class DiskCache:
 
                 kernel = _Kernel._rebuild(**states)
             with contextlib.suppress(OSError):
-                os.utime(file)  # the oldest go first
+                os.utime(file)  # `_bound` removes the least recently used first
             return kernel
         except Exception:  # of another numba-cuda: compiled anew
             return None
 
     def save_overload(self, signature: Any, kernel: Any) -> None:
-        """Store a compiled kernel; nothing is said where that cannot be done."""
+        """Store a compiled kernel; silently do nothing where that is not possible."""
         file = self._file(signature)
         if file is None:
             return
@@ -297,7 +297,7 @@ class DiskCache:
             _bound(file.parent)
 
     def enable(self) -> None:
-        """It always is."""
+        """The cache is always enabled, whatever Numba's dispatchers ask for."""
 
     disable = flush = enable
 
@@ -344,13 +344,13 @@ def _bound(directory: Path) -> None:
 
 @contextlib.contextmanager
 def shortcuts() -> Iterator[None]:
-    """What this thread compiles meanwhile takes them; other threads' compiles wait.
+    """Compile faster in this thread within the block; other threads' compilations wait.
 
-    Python does not look for garbage. Numba looks once for what an operator or a function of its own
-    makes of certain types, for a function's arguments and for a type's size, not at each call. Its
-    passes report no events, and which variables live is computed where a pass reads it.
-    NVVM makes code for the linker alone, no PTX besides: Numba only looks for names there, which
-    are in the text for NVVM, too. Where Numba's insides are not as expected, it compiles as ever.
+    Python's garbage collector is off. Numba resolves an operator or function for certain types, a
+    function's signature and a type's size only once, not at each use. Its passes report no events,
+    and variables' lifetimes are computed only where a pass reads them.
+    NVVM makes the linker's input alone, and no PTX: Numba only looks for names in that text, which
+    NVVM's input has, too. Where Numba's insides are not as expected, it compiles as usual.
     """
     try:
         from numba.cuda import codegen, types, utils
@@ -435,8 +435,8 @@ def shortcuts() -> Iterator[None]:
 
 @functools.cache
 def _without_scipy() -> None:
-    """Import Numba's functions of arrays, which import SciPy's linear algebra, .15 s, to learn
-    whether there is one, without it.
+    """Import Numba's array functions without SciPy: they would import its linear algebra (0.15 s)
+    only to learn whether it is there.
     """
     with contextlib.suppress(ImportError, AttributeError):
         linalg = importlib.import_module("numba.cuda.np.linalg")
@@ -449,7 +449,7 @@ def _without_scipy() -> None:
 
 
 def cached(*kernels: Any) -> None:
-    """Let kernels be cached on disk, and compiled by shortcuts: those of numba.cuda."""
+    """Cache kernels on disk; those of numba.cuda are compiled with `shortcuts`, too."""
     if not successor.is_chosen():
         _without_scipy()
     for kernel in kernels:
