@@ -1,4 +1,4 @@
-"""What is given to be compiled: the kernel's function, its options, its arguments' types."""
+"""Reads what is to be compiled: a kernel's function, its options and its argument types."""
 
 from __future__ import annotations
 

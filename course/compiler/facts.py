@@ -232,13 +232,13 @@ def compiled(
     target : str
         "sm_75" (Tesla T4), "sm_80" (A100), "sm_89" (L4), "sm_90" (H100, H200), ...
     max_registers, fastmath : optional
-        As for ``cuda.jit``; without them, those that the kernel was declared with. Whether it is
-        optimised once more when it is linked (``lto``), the kernel's declaration alone says.
+        As for ``cuda.jit``; without them, those that the kernel was declared with. Link-time
+        optimisation (``lto``) is always as the kernel was declared.
 
     Returns
     -------
     Compiled
-        Kept: the same kernel, types and target are not compiled twice.
+        Cached: the same kernel, types and target are not compiled twice.
 
     Raises
     ------
@@ -289,7 +289,7 @@ def _making(
     toolchain.check_supported(target)
     fast = bool(options.get("fastmath") if fastmath is None else fastmath)
     bounds, lto = options.get("launch_bounds"), options.get("lto") is not False
-    if successor.is_chosen():  # not without being asked
+    if successor.is_chosen():  # it optimises at link time only where that is asked for
         lto = bool(options.get("lto"))
     return _Making(function, signature, target, fast, bounds, lto)
 
@@ -332,7 +332,7 @@ class _Making:
         )
 
     def codes(self) -> list[bytes]:
-        """The linker's input: for optimisation at link time, or PTX."""
+        """The linker's input: LTO-IR, or PTX without `lto`."""
         there, capability = common(), toolchain.capability(self.target)
         if there is None or successor.is_chosen():
             return self._translated(RealKernel(self.function), self.lto)
@@ -344,7 +344,7 @@ class _Making:
         with toolchain.translations() as made:
             functions = there.device_functions(capability)
             codes = self._translated(RealKernel(self.function, functions=functions), self.lto)
-        if len(codes) == len(made) == 1:  # no library, which would be its target's
+        if len(codes) == len(made) == 1:  # a library's code would depend on the target
             there.codes[key] = made[0]
         return codes
 
@@ -353,10 +353,10 @@ class _Making:
         return toolchain.compile_kernel(real.function, self.signature, self.target, lto, **given)
 
     def with_lines(self, uses_libraries: bool) -> tuple[str, RealKernel]:
-        """PTX with line numbers. Apart from the one that is measured: a launch has none.
+        """PTX with line numbers, compiled besides what is measured: a launch has no line numbers.
 
-        A library's debug information does not link with Numba's, so a kernel that uses one is
-        taken as it is before linking. Linking loses all lines of numba-cuda-mlir.
+        A library's debug information does not link with Numba's, so the PTX of a kernel that uses
+        one is taken before linking. With numba-cuda-mlir linking loses all line numbers.
         """
         real = RealKernel(self.function, lineinfo=True)
         lto = not (uses_libraries or successor.is_chosen())

@@ -27,7 +27,7 @@ from warpsim.run.kernel import Kernel
 
 #: Options of a device function that change its code.
 _DEVICE_OPTIONS = ("inline", "forceinline", "fastmath", "opt")
-#: Modules of the simulator: what of numba.cuda, or of numba.cuda itself, has their names.
+#: The simulator's modules, and the part of numba.cuda in place of each; "" is numba.cuda itself.
 _REAL_MODULES = {"warpsim.cuda": "", "warpsim.run.random": "random"}
 _numbers = itertools.count()
 _UNCHANGED = ("numba", "numba_cuda", "numba_cuda_mlir", "numpy", "math", "builtins")
@@ -84,8 +84,8 @@ class RealKernel:
     ----------
     function : the kernel as written, or a device function
     lineinfo : whether it is to be compiled with line numbers
-    functions : numba.cuda's device functions that are there already, by the functions they are
-        made of; those that are made are added. What is there has no entry in `origins`
+    functions : numba.cuda's device functions that exist already, by their Python functions; new
+        ones are added. A function that exists already has no entry in `origins`
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """NVIDIA's compilers as Python wheels: are they here, do they fit together, and how to call them.
 
-NVVM compiles what Numba makes of a kernel to PTX; nvJitLink compiles PTX to machine code and says
-what that uses; NVRTC answers which GPUs there are to compile for. None needs a GPU or a driver.
+NVVM compiles the LLVM IR that Numba makes of a kernel to PTX or LTO-IR. nvJitLink links these to
+machine code and reports its resources. NVRTC lists the targets. None needs a GPU or a driver.
 """
 
 from __future__ import annotations
@@ -215,8 +215,8 @@ def type_of(value: Any) -> Any:
 def device_answers(compute_capability: tuple[int, int]) -> Iterator[None]:
     """Let numba.cuda's dispatchers find a GPU of a compute capability, for a while.
 
-    A device function is compiled when the type of its call is asked for, and looks then at the
-    current device. That is the only question; nothing runs.
+    Numba compiles a device function when it infers the type of a call, and reads the current
+    device's compute capability then. It asks for nothing else, and nothing runs.
     """
     dispatcher = importlib.import_module("numba.cuda.dispatcher")
     answer = type("Device", (), {"compute_capability": compute_capability})
@@ -235,8 +235,8 @@ def compile_kernel(
 ) -> list[bytes]:  # fmt: skip
     """Compile a function for numba.cuda, up to the linker's input.
 
-    As for a launch, this is NVVM's code for optimisation at link time: of the kernel, first, and
-    of libraries that it uses (float16 has one); without `lto`, PTX of the kernel by itself.
+    As for a launch, this is LTO-IR, for link-time optimisation: of the kernel first, then of the
+    libraries that it uses (float16 has one). Without `lto` it is PTX of the kernel alone.
     `options` are those of ``numba.cuda.compile_all``.
     """
     numba_cuda = require()
@@ -260,7 +260,7 @@ def compile_kernel(
 
 @contextmanager
 def translations() -> Iterator[list[tuple[list[str], dict[str, Any]]]]:
-    """What numba.cuda gives NVVM meanwhile: texts in LLVM's language, and options."""
+    """Record what numba.cuda gives NVVM within the block: LLVM IR as texts, and options."""
     nvvm = importlib.import_module("numba.cuda.cudadrv.nvvm")
     given: list[tuple[list[str], dict[str, Any]]] = []
 
@@ -278,7 +278,7 @@ def translations() -> Iterator[list[tuple[list[str], dict[str, Any]]]]:
 
 
 def translate(texts: list[str], options: dict[str, Any], target: str) -> bytes:
-    """What NVVM makes of one of `translations` for a target: the linker's input."""
+    """Compile one of `translations` by NVVM for a target: the linker's input."""
     nvvm = importlib.import_module("numba.cuda.cudadrv.nvvm")
     arch = f"compute_{target.removeprefix('sm_')}"
     code: bytes = nvvm.compile_ir(texts, **{**options, "arch": arch})
@@ -302,7 +302,7 @@ def link(
     """Link a kernel to machine code and return the linker's log, with what ``ptxas -v`` says.
 
     `name` is the kernel's, for errors; `sync` says that it synchronises the grid; with `lto` the
-    codes are for optimisation at link time, else PTX.
+    codes are LTO-IR, else PTX.
 
     Raises
     ------
@@ -311,7 +311,7 @@ def link(
     CompilerError
         When the kernel cannot be linked, with the linker's reason.
     """
-    # of code that lies in the driver's cache ptxas says nothing
+    # -no-cache: of code that lies in the driver's cache ptxas reports nothing
     options = [f"-arch={target}", "-Xptxas=-v", "-no-cache"]
     if lto:
         options.append("-lto")
@@ -322,7 +322,7 @@ def link(
 
 
 def linked_ptx(codes: list[bytes], name: str, target: str) -> str:
-    """The PTX of a kernel after optimisation at link time; parameters and errors as for `link`."""
+    """The PTX of a kernel after link-time optimisation; parameters and errors as for `link`."""
     with _linked(codes, name, target, [f"-arch={target}", "-lto", "-ptx"]) as handle:
         return _text(handle, "linked_ptx")
 
