@@ -1,7 +1,7 @@
-"""numba-cuda-mlir, the compiler that NVIDIA recommends after numba-cuda, in its place.
+"""numba-cuda-mlir in place of numba-cuda: the compiler that NVIDIA recommends as its successor.
 
-It is taken where ``COURSE_COMPILER=mlir`` asks for it, or where it is installed and numba-cuda is
-not. It is imported when something is compiled or launched for a GPU: that takes seconds.
+It is used where ``COURSE_COMPILER=mlir`` asks for it, or where it is installed and numba-cuda is
+not. It is imported only to compile or launch for a GPU, since its import takes seconds.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def compiler() -> str:
 
 
 def above() -> str:
-    """Where the modules of numba.cuda lie here, such as ``cudadrv``."""
+    """The package that has numba.cuda's modules, such as ``cudadrv``, for the chosen compiler."""
     return f"{PACKAGE}.numba_cuda" if is_chosen() else "numba.cuda"
 
 
 @functools.cache
 def cuda() -> ModuleType:
-    """Its ``cuda``, mended, with the course's instructions and types known to it.
+    """numba-cuda-mlir's ``cuda``, its faults mended, with the course's instructions and types.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def numba_cuda() -> ModuleType:
 
 
 def translation() -> ModuleType:
-    """What translates types and instructions: `course.successor.facade`."""
+    """The module that translates types and instructions: `course.successor.facade`."""
     cuda()
     return importlib.import_module(f"{__name__}.facade")
 
@@ -109,7 +109,7 @@ def translation() -> ModuleType:
 def compiled(
     function: FunctionType, signature: tuple[types.Type, ...], target: str, **options: Any
 ) -> dict[str, Any]:
-    """What it makes of a kernel, by its names: "ptx" or "ltoir", "cubin", "linker".
+    """Compile a kernel; results by the compiler's names: "ptx" or "ltoir", "cubin", "linker".
 
     `options` are those of ``cuda.jit``.
     """
@@ -117,7 +117,7 @@ def compiled(
     tools = importlib.import_module(f"{PACKAGE}.tools")
     compiler = importlib.import_module(f"{PACKAGE}.compiler")
     with _answering, redirect_stdout(io.StringIO()):  # it prints modules that it refuses
-        before = tools._cached_cc  # it asks for a GPU's, even where the target is given
+        before = tools._cached_cc  # else it asks the driver, even where the target is given
         tools._cached_cc = tools.parse_compute_capability(target)
         try:
             chosen = {"chip": target, **options}
@@ -130,7 +130,7 @@ def codes(
     function: FunctionType, signature: tuple[types.Type, ...], target: str, lto: bool,
     **options: Any,
 ) -> list[bytes]:  # fmt: skip
-    """The linker's input, for optimisation at link time or PTX: a kernel, then its libraries."""
+    """The linker's input, LTO-IR of a kernel and then its libraries, or PTX of the kernel."""
     made = compiled(function, signature, target, lto=lto, **options)
     if not lto:
         return [made["ptx"].encode()]
@@ -142,18 +142,18 @@ def codes(
 
 
 def files() -> list[str]:
-    """The files here that its machine code depends on."""
+    """The files of this folder that the machine code of all kernels depends on."""
     parts = ("mended", "facade") if is_chosen() else ()
     return [importlib.import_module(f"{__name__}.{part}").__file__ for part in parts]
 
 
 def told(options: dict[str, Any]) -> dict[str, Any]:
-    """A dispatcher's options that its user gives; others come when it compiles."""
+    """The options that the user gave a dispatcher, without those that it adds as it compiles."""
     return {name: options[name] for name in _GIVEN if name in options} if is_chosen() else options
 
 
 def stored(made: Any) -> dict[str, Any]:
-    """What of a compiled kernel a launch needs.
+    """The part of a compiled kernel that a launch needs, to be stored on disk.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def stored(made: Any) -> dict[str, Any]:
 
 
 def loaded(signature: Any, states: dict[str, Any]) -> Any:
-    """What its dispatchers take for a compiled kernel, of what was `stored`."""
+    """A compiled kernel as numba-cuda-mlir's dispatchers take it, from what was `stored`."""
     caching = importlib.import_module(f"{PACKAGE}.caching")
     none = importlib.import_module(f"{PACKAGE}.numba_cuda.types").none
     return caching.CachedCompileResult(none(*getattr(signature, "args", signature)), states)

@@ -1,9 +1,9 @@
-"""Instructions for numba-cuda-mlir: functions in LLVM's language, which it calls.
+"""Instructions for numba-cuda-mlir: functions in LLVM IR, which its code calls.
 
-`warpsim.ptx` declares an instruction once. Its code is a text of PTX, or a function that writes
-LLVM's through llvmlite's builder and Numba's target context. Here both write a function of LLVM's
-that MLIR calls, and `course.successor.mended` gives libNVVM the functions with the kernel. Types of
-Numba stand in kernels, and are the successor's to it: `moved` and `original` translate.
+`warpsim.ptx` declares an instruction once. Its code is a text of PTX, or a function that generates
+LLVM IR with llvmlite's builder and Numba's target context. Here either becomes an LLVM function,
+which `course.successor.mended` gives libNVVM with the kernel. Kernels name Numba's types, and
+numba-cuda-mlir has types of its own: `moved` and `original` translate.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FLOATS = {"float16": ir.HalfType(), "float32": ir.FloatType(), "float64": ir.Do
 
 # ---------------------------------------------------------------------- types, both ways
 class NewTensorMapType(new.UniTuple):
-    """A tensor map: words by value. In the kernel, only where they lie is asked for."""
+    """A tensor map, passed as words by value; a kernel only needs the address of these words."""
 
     def __init__(self, old: TensorMapType) -> None:
         super().__init__(new.uint64, old.count)
@@ -65,7 +65,7 @@ register_model(NewTensorMapType)(UniTupleModel)
 
 
 def _other(kind: Any, name: str, to: Any, other: Callable) -> Any:
-    """A type of one package as the other has it: of that name, or made of others."""
+    """A type of one package in the other: the type of that name, or made of translated types."""
     if hasattr(kind, "layout"):
         element = other(kind.dtype)
         return to.Array(element, kind.ndim, kind.layout, not kind.mutable, aligned=kind.aligned)
@@ -153,7 +153,7 @@ def _map_address(lower: Any, words: tuple) -> Any:
 
 
 def _types_of(kind: mlir.Type) -> list[ir.Type]:
-    """llvmlite's types of a number, or of what a function is given of an array."""
+    """llvmlite's types of a scalar, or of the parameters by which a function takes an array."""
     if isinstance(kind, mlir.MemRefType):
         return [BYTE.as_pointer()] * 2 + [LONG] * (1 + 2 * kind.rank)
     if isinstance(kind, mlir.IntegerType):
@@ -162,7 +162,7 @@ def _types_of(kind: mlir.Type) -> list[ir.Type]:
 
 
 def _entering(lower: Any, kind: types.Type, variable: Any) -> list[Any]:
-    """What a function is given of a variable: numbers and arrays."""
+    """The values by which a function takes a variable: scalars and memrefs."""
     value = lower.load_var(variable)
     if isinstance(kind, TensorMapType):
         return [_map_address(lower, value)]
@@ -174,7 +174,7 @@ def _entering(lower: Any, kind: types.Type, variable: Any) -> list[Any]:
 
 
 def _inside(builder: Any, kind: types.Type, numbers: Iterator) -> Any:
-    """The value that an instruction's code takes for these numbers."""
+    """The value that an instruction's code expects, from the parameters of the function."""
     if isinstance(kind, types.Array):
         size = LONG(kind.dtype.bitwidth // 8)
         _, data, start, *rest = itertools.islice(numbers, 3 + 2 * kind.ndim)
@@ -188,12 +188,12 @@ def _inside(builder: Any, kind: types.Type, numbers: Iterator) -> Any:
     return next(numbers)
 
 
-#: LLVM's functions of the instructions, by name.
+#: The LLVM functions of the instructions, by name.
 FUNCTIONS: dict[str, str] = {}
 
 
 def _called(generate: Callable, signature: Any, given: list[Any], outs: list[mlir.Type]) -> list:
-    """Call a function of an instruction's code; LLVM inlines it."""
+    """Make an LLVM function of an instruction's code and call it; LLVM inlines it."""
     given = [llvm.bitcast(T.i16(), one) if one.type == T.bf16() else one for one in given]
     plain = [T.i16() if one == T.bf16() else one for one in outs]
     kinds = [kind for one in given for kind in _types_of(one.type)]
@@ -221,7 +221,7 @@ def _called(generate: Callable, signature: Any, given: list[Any], outs: list[mli
 
 
 def rounded(value: Any) -> Any:
-    """A float32 as bfloat16, as Numba compiles it."""
+    """A float32 rounded to bfloat16 by the code that Numba compiles, too."""
 
     def generate(context, builder, signature, args):
         return bfloat16_code._rounded(context, builder, None, None, *args)

@@ -1,7 +1,7 @@
 """Faults of numba-cuda-mlir 0.6.0 (July 2026), mended when this is imported; no other version.
 
-``upstream.md`` beside this file says what each is. Tensor maps by value, which it passes as 8
-bytes, are words here: `facade.NewTensorMapType`.
+``upstream.md`` beside this file says what each fault is. numba-cuda-mlir passes a tensor map by
+value as 8 bytes; here it is 24 words of 8 bytes, see `facade.NewTensorMapType`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from numba_cuda_mlir.numba_cuda.types import BaseTuple, Number
 
 from course.successor import facade
 
-#: Inline PTX of the translator, as functions that LLVM knows; and what MLIR cannot say.
+#: Replacements in LLVM IR: LLVM's intrinsics for inline PTX, and what MLIR cannot express.
 _SAID_BETTER = {
     rb'asm "mov.u32 \$0, %(n?(?:cta|t)id)\.(.);", "=r"': rb"@llvm.nvvm.read.ptx.sreg.\1.\2",
     rb'asm sideeffect "bar.sync 0;", ""': rb"@llvm.nvvm.barrier0",
     rb"emissionKind: ,": rb"emissionKind: DebugDirectivesOnly,",  # LLVM 7 has no name for it
-    # by an instruction: of neighbours libNVVM rounds or widens several at once, and refuses that
+    # inline PTX: libNVVM joins conversions of neighbours into one operation, and refuses that one
     rb"%(\d+) = fptrunc float ([^\s,]+) to half":
         rb'%h\1 = call i16 asm "cvt.rn.f16.f32 $0, $1;", "=h,f"(float \2)'
         rb"\n  %\1 = bitcast i16 %h\1 to half",
@@ -43,10 +43,10 @@ _SAID_BETTER = {
         rb"%h\1 = bitcast half \2 to i16"
         rb'\n  %\1 = call float asm "cvt.f32.f16 $0, $1;", "=f,h"(i16 %h\1)',
     rb"fcmp (fast )?one ": rb"fcmp \1une ",  # NaN is not equal to itself
-    # what the launch gives, behind all static arrays, at a multiple of 1,024
+    # dynamic shared memory: sized by the launch, after all static arrays, aligned to 1,024 bytes
     rb"(@__dynamic_shmem\S* =).*( addrspace\(3\) global \[.*?\]).*": rb"\1 external\2, align 1024",
 }  # fmt: skip
-#: What ``fastmath`` makes of functions and divisions, as numba-cuda has it.
+#: Further replacements with ``fastmath``: fast functions and divisions, as in numba-cuda.
 _FAST = {
     rb"call (?:fast )?float @__nv_((?:cos|sin|tan|exp|log|log2|log10|pow)f)\b":
         rb"call float @__nv_fast_\1",
@@ -54,14 +54,14 @@ _FAST = {
     rb"fdiv (?:fast )?float ([^\s,]+), ([^\s,]+)":
         rb"call float @__nv_fast_fdividef(float \1, float \2)",
 }  # fmt: skip
-#: What both name, and is declared.
+#: Functions that both tables call; the LLVM IR must declare them.
 _ASKED_FOR = rb"@llvm\.nvvm\.(?:read|barrier0)[.\w]*|@__nv_fast_\w+"
 _FENCES = {"threadfence_block": "cta", "threadfence": "gl", "threadfence_system": "sys"}
 _UNSIGNED = {cuda.atomic.min: llvm.AtomicBinOp.umin, cuda.atomic.max: llvm.AtomicBinOp.umax}
 
 
 def _in_place_of(owner: Any, name: str) -> Callable:
-    """Take a function, which is given the old one first, for another."""
+    """Replace a function of `owner`; the new one gets the old one as its first argument."""
 
     def take(new: Callable) -> Callable:
         old = getattr(owner, name)
@@ -81,7 +81,7 @@ def _in_place_of(owner: Any, name: str) -> Callable:
 
 @_in_place_of(mlir_optimization, "run_pre_codegen_patterns")
 def _local_arrays(old: Callable, module: Any) -> None:
-    """What has a size that is known is allocated once, when the function begins, as an array."""
+    """Allocate arrays of constant size once, in the function's first block (fault 21)."""
     old(module)
     for function in find_ops(module, lambda one: isinstance(one, llvm.LLVMFuncOp)):
         if function.body.blocks:
@@ -105,15 +105,15 @@ def _hoist(function: Any) -> None:
 
 @_in_place_of(mlir_optimization, "get_base_pipeline")
 def _numbers(old: Callable) -> str:
-    """They are no memory before blocks that store to one variable or another are joined."""
+    """Promote scalars to registers (mem2reg) before MLIR joins blocks that store to them (21)."""
     return old().replace("builtin.module(", "builtin.module(gpu.module(any(mem2reg)), ")
 
 
 @_in_place_of(mlir_optimization, "optimize")
 def _contiguous(old: Callable, made: Any) -> Any:
-    """Neighbours of a C-contiguous array, a kernel's argument, are one element from each other.
+    """The last stride of a C-contiguous kernel argument is constant 1, its offset 0 (fault 22).
 
-    And dynamic shared memory wants optimisation when linked.
+    And kernels with dynamic shared memory are linked with LTO (fault 9).
     """
     plan = made.metadata.get("link_plan")
     text = mlir_lowering.get_mlir_module_str(made.metadata)
@@ -146,7 +146,7 @@ def _flat(kinds: Any) -> Iterator[Any]:
 
 
 def _viewed(array: Any, base: Any, start: Any, sizes: list, strides: list) -> Any:
-    """The memory of an array as one of other sizes."""
+    """A view of an array's memory, with another start, sizes and strides."""
     free = ir.ShapedType.get_dynamic_stride_or_offset()
     free_size = [ir.ShapedType.get_dynamic_size()] * len(sizes)
     layout = ir.StridedLayoutAttr.get(free, [free] * len(sizes))
@@ -158,7 +158,7 @@ def _viewed(array: Any, base: Any, start: Any, sizes: list, strides: list) -> An
 
 @_in_place_of(numpy_lowering, "_rank_reducing_subview")
 def _rows(old: Callable, array: Any, *given: list) -> Any:
-    """A view is a pointer's worth of the array, with sizes and strides of its own."""
+    """A view has the array's base pointer, and an offset, sizes and strides of its own."""
     base, start, *rest = memref.extract_strided_metadata(array)
     offsets, sizes, strides = ([convert(one, T.index()) for one in many] for many in given[:3])
     dropped = given[3]
@@ -171,7 +171,7 @@ def _rows(old: Callable, array: Any, *given: list) -> Any:
 
 
 def _shared_in_functions() -> None:
-    """What a device function's module has is copied to the caller's: its shared arrays, too."""
+    """Copy a device function's shared arrays, too, to the caller's module (fault 2)."""
     name = "build_user_defined_function_call"
     function = getattr(mlir_lowering.MLIRLower, name)
     space = {**function.__globals__, "memref": memref}
@@ -195,7 +195,7 @@ def _fence(level: str, builder: Any, target: Any, *given: Any) -> None:
 def _compared(
     of_floats: Any, signed: Any, unsigned: Any, builder: Any, target: Any, args: Any, kwargs: Any
 ) -> None:
-    """Of NaN the first, as Numba has it; sizes of arrays, and numbers without a sign."""
+    """`min` or `max` as in Numba: NaN in `a` stays; also of sizes and unsigned integers."""
     a, b = coerce_numpy_scalars_for_binary_op(*map(builder.load_var, args))
     if isinstance(a.type, ir.FloatType):
         found = arith.select(arith.cmpf(of_floats, b, a), b, a)
@@ -216,7 +216,7 @@ refresh_registries()
 
 @_in_place_of(cuda_lowering, "cuda_atomic_cg")
 def _unsigned(old: Callable, kind: Any, builder: Any, target: Any, *its: Any) -> None:
-    """`min` and `max` of numbers without a sign."""
+    """Atomic `min` and `max` of unsigned integers."""
     if kind not in _UNSIGNED or getattr(builder.get_numba_type(target.name), "signed", True):
         old(kind, builder, target, *its)
     else:
@@ -227,7 +227,7 @@ def _unsigned(old: Callable, kind: Any, builder: Any, target: Any, *its: Any) ->
 
 @_in_place_of(cuda_lowering, "cuda_generic_atomic_cg")
 def _wrapping(old: Callable, builder: Any, target: Any, *its: Any) -> None:
-    """`inc` and `dec`, which it makes of compare and swap."""
+    """Atomic `inc` and `dec` by one instruction instead of a loop of compare-and-swap."""
     *its, body = its
     name = "inc" if body is cuda_lowering.cuda_atomic_inc_body_builder else "dec"
     text, constraints = f"atom.{name}.u32 $0, [$1], $2;", "=r,l,r,~{memory}"
@@ -261,11 +261,11 @@ def _large(old: Callable, self: Any, result: Any, value: Any, **named: Any) -> N
 def _code(
     old: Callable, module: Any, options: dict, gen_lto: bool = False, gen_llvmir: bool = False
 ) -> bytes:
-    """What it translates to LLVM's language is given to libNVVM with all options and notes."""
+    """Correct the LLVM IR of MLIR's translator; compile it with all of libNVVM's options."""
     text: bytes = old(module, options, gen_llvmir=True)
     for old, new in (_SAID_BETTER | (_FAST if options.get("fastmath") else {})).items():
         text = re.sub(old, new, text)
-    if b"define ptx_kernel" in text:  # device functions that are inlined are not compiled
+    if b"define ptx_kernel" in text:  # internal: inlined device functions are not compiled again
         text = re.sub(rb"\ndefine (?!ptx_kernel)", rb"\ndefine internal ", text)
     for name in sorted(set(re.findall(_ASKED_FOR, text))):
         if not re.search(rb"declare .*" + name + rb"\(", text):
@@ -288,26 +288,26 @@ def _code(
 
 @_in_place_of(CompilationUnit, "add_module")
 def _functions(old: Callable, self: Any, code: bytes) -> None:
-    """The functions of instructions, which a module calls, are given to libNVVM with it."""
+    """Give libNVVM a module together with the instructions' functions that the module calls."""
     old(self, code)
     names = sorted(set(re.findall(r"course_\d{10}", code.decode("latin-1"))))
     version = ", ".join(f"i32 {one}" for one in self.driver.get_ir_version())
     head = 'target triple = "nvptx64-nvidia-cuda"', "!nvvmir.version = !{!0}"
     text = "\n".join([*head, f"!0 = !{{{version}}}", *(facade.FUNCTIONS[name] for name in names)])
-    if any(one.startswith(b"-arch=compute_1") for one in self.options):  # with a newer LLVM
+    if any(one.startswith(b"-arch=compute_1") for one in self.options):  # LLVM with opaque pointers
         text = re.sub(r"\b(?:i\d+|half|float|double)( addrspace\(\d\))?\*", r"ptr\1", text)
     old(self, text.encode())
 
 
 @_in_place_of(decorators, "verify_target_options")
 def _options(old: Callable, given: dict[str, Any]) -> dict[str, Any]:
-    """What is None is not given."""
+    """An option that is None counts as not given (fault 12)."""
     return old({name: one for name, one in given.items() if one is not None})
 
 
 @_in_place_of(tools, "resolve_target_options")
 def _target(old: Callable, options: dict[str, Any]) -> dict[str, Any]:
-    """What is compiled for a GPU of 9.0 may use all of it."""
+    """Compile for sm_90a on GPUs of compute capability 9.0: wgmma needs it (fault 8)."""
     is_given = options.get("chip") is not None
     old(options)
     if not is_given and options["chip"] == "sm_90":
