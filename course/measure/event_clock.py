@@ -24,7 +24,7 @@ _TRIAL_STEPS = 20_000
 #: How much longer than the host's launching the busy kernel runs.
 _MARGIN = 1.5
 _QUEUE = 256  # launches that the driver surely takes before it makes the host wait
-_TRIES = 6
+_TRIES = 6  # how often the head start is doubled, if launches were not hidden
 
 
 class EventClock:
@@ -37,7 +37,7 @@ class EventClock:
     busy : callable, optional
         Called with a number of steps, launches a kernel of one thread that takes them one by one.
     empty_l2 : callable, optional
-        Launches what reads so much memory that nothing else is left in L2.
+        Launches a kernel that reads so much memory that L2 holds nothing else afterwards.
     now : callable, optional
         The host's clock [s].
     """
@@ -68,7 +68,7 @@ class EventClock:
     def launch_cost(
         self, calls: Iterator[Callable[[], Any]], in_a_row: int = 16, seconds: float = 0.05
     ) -> float:
-        """Milliseconds that the host spends on a launch, of several in a row: a median.
+        """Milliseconds that the host spends on a launch: the median of batches of `in_a_row`.
 
         A call that waits for its own result shows as one that takes as long as its work.
         """
@@ -172,7 +172,7 @@ class EventClock:
             trial = [next(calls) for _ in range(4)]
             taken, _ = self.queued(trial, _MARGIN * len(trial) * launch_cost + 0.2)
             together = int(min(max(round(len(trial) / max(taken, 1e-6)), 1), _QUEUE))
-        # A call that waits for its result cannot be queued: no head start is long enough for it.
+        # The limit is for calls that wait for their results: no head start hides their launches.
         head_start = min(_MARGIN * together * launch_cost + 0.1, 50.0)
         found: list[float] = []
         all_hidden, tries = True, 0
@@ -231,7 +231,7 @@ def _gpu_kernels(cuda: Any) -> tuple[Callable[[int], None], Callable[[], None]]:
     return lambda steps: busy(result, steps), lambda: empty(never, filler)
 
 
-# --- copies of a call's arrays: each launch takes the next, and finds no warm cache ---------------
+# --- copies of a call's arrays: each launch takes the next, so that it finds a cold cache ---------
 
 ALIGNMENT = 256  # bytes; what a fresh allocation has at least
 
@@ -343,7 +343,7 @@ def sets_of_arguments(
     arguments : sequence
         The first set; NumPy arrays among them go to the device when `host_arrays` is true.
     cold : bool
-        Without it one set is all there is.
+        Whether copies are made at all; without it the first set is the only one.
     l2, free : int
         Bytes of the cache, and of the memory that copies may take.
     most : int

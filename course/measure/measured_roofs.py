@@ -21,14 +21,14 @@ from warpsim.host.device import NoTime
 if TYPE_CHECKING:
     from course.measure.recorded import Figure
 
-ROOF = "roof"  # rows of a file of figures that say what the GPU can do
+ROOF = "roof"  # the kernel that a file of figures names in its rows of roofs
 BIG = 512 * 1024**2  # bytes of an array that no cache holds
 PASSES = 40  # over data that stays in L2
 ABOVE_MEMORY = 1.1  # so many times faster than device memory L2 must be, to be a roof of its own
 CHAINS = 8  # independent sums a thread: enough to hide the latency of a multiply-add
 UNROLLED = 16  # multiply-adds of a chain in an iteration: the loop's own work is little
 ITERATIONS = 256
-MATRICES = (4096, 8192)  # sides of the products on tensor cores; the faster counts
+MATRICES = (4096, 8192)  # sides of the matrices multiplied on tensor cores; the faster counts
 #: Pipes of the tensor cores that are measured, where CuPy or PyTorch is installed.
 TENSOR = {"tensor_float16": "float16", "tensor_float32": "TF32"}
 
@@ -71,7 +71,7 @@ def recorded_roofs(gpu: str) -> Roofs:
 def _roofs(
     found: Mapping[str, Timing | Figure], gpu: str, source: str, l2: int, multiprocessors: int
 ) -> Roofs:
-    """The roofs that figures of all programs show."""
+    """The roofs, from the timings or figures of all the programs."""
     return Roofs(
         gpu=gpu,
         bandwidth=found["copy"].gigabytes_per_second,
@@ -110,9 +110,9 @@ def roofs_in(figures: Iterable[Figure]) -> Roofs:
 
 
 def l2_roof(from_l2: Timing | Figure, *from_memory: Timing | Figure) -> float | None:
-    """What reading from L2 reached [GB/s]; None where it was not above device memory.
+    """The bandwidth of reading from L2 [GB/s]; None where it was not above device memory's.
 
-    Then something else was in the way, and the figure is no roof.
+    Then something else than L2 was the bottleneck, and the figure is no roof.
     """
     rate = from_l2.gigabytes_per_second
     above = max(found.gigabytes_per_second for found in from_memory)
@@ -158,7 +158,7 @@ def roof_timings() -> Iterator[tuple[str, Timing]]:
     )  # fmt: skip
     for name, kind in (("float32", np.float32), ("float64", np.float64)):
         threads = 256 * blocks
-        # a pipe of a T4 does 1/32 of the float64 work of one that is made for it
+        # fewer in float64: on a GPU such as a T4 it has 1/32 of float32's rate
         iterations = ITERATIONS if name == "float32" else ITERATIONS // 8
         out, seeds = cuda.device_array(1, kind), cuda.to_device(np.linspace(0, 1, 256, dtype=kind))
         yield name, run(
@@ -196,8 +196,8 @@ def roof_kernels() -> tuple[Any, Any, Any, Any]:
 
     @cuda.jit
     def read_again(out, values, passes):
-        # In each pass a block reads another block's part, so that nothing is left in its own L1;
-        # four loads at a time, so that none is waited for alone.
+        # In each pass a block reads another block's part, so that its own L1 has none of it; four
+        # loads at a time, so that their latencies overlap.
         a = b = c = d = values[0] - values[0]
         part = values.size // 4
         shift = 0
@@ -240,7 +240,7 @@ def roof_kernels() -> tuple[Any, Any, Any, Any]:
             g = sixteen(g, factor, term)
             h = sixteen(h, factor, term)
         total = a + b + c + d + e + f + g + h
-        if total == term:  # each sum tends to term / (1 - factor), so the total is another
+        if total == term:  # never: each sum tends to term / (1 - factor)
             out[0] = total
 
     return copy, read, read_again, multiply_add

@@ -23,11 +23,11 @@ class Multiprocessor:
     Attributes
     ----------
     shared : int
-        Shared memory of a multiprocessor, with the smallest L1 cache that can be chosen.
+        Shared memory of a multiprocessor at the largest carveout (with the smallest L1 cache).
     shared_per_block : int
-        The most that a block can ask for.
+        The most shared memory that a block can ask for.
     reserved_shared : int
-        What the driver takes of it for each block.
+        Shared memory that the driver takes for itself beside each block's.
     shared_unit : int
         A block's shared memory is rounded up to a multiple of this.
     """
@@ -208,7 +208,7 @@ def _by_registers(has: Multiprocessor, warps_per_block: int, registers: int) -> 
     if registers == 0:
         return -1
     per_warp = _up(registers * has.warp_size, has.register_unit)
-    # The launch is checked as if each quarter got the same number of warps.
+    # The driver checks a launch as if each partition got the same number of warps.
     if registers > has.registers_per_thread or (
         per_warp * _up(warps_per_block, has.partitions) > has.registers_per_block
     ):

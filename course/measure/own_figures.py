@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from course.measure.timing import Timing
 
-#: A difference of less is none: runs of one program on one GPU differ as much.
+#: Relative difference up to which figures are the same: runs of one program differ as much.
 SAME = 0.05
 
 
@@ -88,7 +88,7 @@ def judged(own: Figure, other: Figure) -> str:
 
 
 def keep(subject: str, figures: Iterable[Figure], folder: Path | None = None) -> Path:
-    """Add figures to the reader's own of a subject; of the same thing the new one counts.
+    """Add figures to the reader's own of a subject; a new one replaces the old one of its key.
 
     Parameters
     ----------

@@ -216,13 +216,13 @@ def read(path: str | os.PathLike[str]) -> Recording:
 
 @functools.lru_cache(maxsize=64)
 def _known(text: str, path: Path) -> Recording:
-    """A lesson asks for figures dozens of times: what a text says is worked out once."""
+    """The recording of a text, parsed once: a lesson asks for figures dozens of times."""
     found = parsed(text, path)
     return Recording(MappingProxyType(dict(found.header)), found.figures, path)
 
 
 def parsed(text: str, path: Path) -> Recording:
-    """The recording that a file's text is."""
+    """Parse a file's text."""
     header, first, rows = table_parts(path.name, text, REQUIRED, COLUMNS, BadMeasurements)
     figures = []
     seen: dict[tuple[str, ...], int] = {}

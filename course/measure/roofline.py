@@ -25,13 +25,13 @@ from warpsim.core.words import wrapped
 
 #: Pipes that have a roof. A fused multiply-add is two operations.
 PIPES = ("float32", "float64", "tensor_float64", "tensor_float32", "tensor_float16")
-#: What the simulator counts as float16 has no roof of its own here: the tensor cores' is above it.
+#: The simulator also counts float16 operations; their roof here is the tensor cores', a higher one.
 _PIPE_OF = {"float16": "tensor_float16"}
-#: Counted, but without a roof: compilers change how many are left.
+#: Counted, but without a roof: how many of them are left depends on the compiler.
 _WITHOUT_ROOF = ("integer", "special")
 _MIB = 1024**2
-#: A figure so much above a roof is let pass: a measured roof has a spread of its own, and cards run
-#: faster than the clock for which vendors print peaks.
+#: How far above a roof a figure may be: a measured roof has a spread of its own, and cards run at
+#: higher clock rates than those for which vendors print peaks.
 SPREAD, FASTER_CLOCK = 0.03, 0.15
 
 
@@ -73,11 +73,11 @@ class Roofs:
 
     @property
     def highest_bandwidth(self) -> float:
-        """Of copying and reading the faster [GB/s]."""
+        """The higher one of the bandwidths of copying and of reading [GB/s]."""
         return max(self.bandwidth, self.read_bandwidth or 0.0)
 
     def ridge(self, pipe: str = "float32") -> float:
-        """Operations a byte from which on the pipe, and not the memory, is what binds."""
+        """Arithmetic intensity [operations/byte] above which the pipe binds, not the memory."""
         return self.rates[pipe] * 1e3 / self.bandwidth
 
     @property
@@ -332,8 +332,8 @@ def refuse_impossible(
     bytes, operations : as in `bound`; None where they are not known
     roofs : Roofs
     in_l2 : bool
-        The data may stay in L2, so that its roof holds and not that of device memory. Where L2 was
-        not measured, the bytes then prove nothing.
+        The data may stay in L2, so L2's roof counts and not device memory's. Where L2 was not
+        measured, no time is refused for its bytes.
     what : str
         What was measured, for the message.
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from course.measure.recorded import Figure
 
 NOT_TIMED = math.nan
-LONG = 2.0  # [ms] a call of which one alone makes a sample
+LONG = 2.0  # [ms] each call that takes longer is a sample by itself
 
 
 @dataclass(frozen=True)
@@ -160,16 +160,16 @@ def sampled(
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
     """Where the median of all possible samples lies, by order statistics.
 
-    Each sample falls below that median with probability 1/2, whatever the distribution. So how many
-    do is binomial, and the median lies between the j-th smallest and the j-th largest sample with a
-    probability that can be counted; j is the largest for which it is at least `confidence`. The
-    samples must be independent of each other.
+    Each sample falls below that median with probability 1/2, whatever the distribution. So the
+    number of samples below it is binomial. That gives the probability that the median lies between
+    the j-th smallest and the j-th largest sample. j is the largest for which that probability is at
+    least `confidence`. The samples must be independent of each other.
     Source: Hoefler and Belli, Scientific benchmarking of parallel computing systems, 2015, rule 5.
 
     Returns
     -------
     (float, float)
-        NaN where even the shortest and the longest sample are too near: below 6 samples for 95%.
+        NaN where there are too few samples for that confidence: below 6 for 95%.
     """
     n, j, outside = len(samples), 0, 0.0
     while j < n // 2:
@@ -284,7 +284,7 @@ def measure(
     launch = clock.launch_cost(calls, 1 if about > LONG else 16)
     arrays = [value for value in sets[0] if event_clock.is_device_array(value)]
     total = len(sets) * event_clock.footprint(arrays)
-    # What is in no argument has no copies to alternate: the cache is emptied before each call.
+    # Data that is no argument has no copies to alternate, so L2 is emptied before each call.
     alone = not warm and len(sets) == 1 and total < 2 * l2 and not is_launch(call)
     times, hidden = clock.samples(
         calls, samples, launch, seconds=seconds,
@@ -300,7 +300,7 @@ def measure(
         hidden=hidden, bytes=bytes, operations=amounts, bound=least,
     )  # fmt: skip
     if roofs is not None:
-        # What was written may still lie in L2 when the clock stops: small data proves nothing.
+        # Small data may still lie in L2 when the clock stops: device memory's roof proves nothing.
         roofline.refuse_impossible(
             timing.median, bytes, amounts, roofs, in_l2=warm or total < 2 * l2, what=name
         )
