@@ -1,9 +1,8 @@
-"""What this machine has, as far as others let this process have it, and what images need.
+"""The cores and the memory that this process may use, and what images need of them.
 
-Memory is bounded whatever the number of images: each process works on one image at a time, and
-with a GPU so many stacks of images lie in memory that the processes share
-(`course_app.pipeline.shared_buffers`) as `buffer_count` allows, at most `MOST_SHARED` bytes and an
-eighth of the machine's.
+Memory does not grow with the number of images: each process works on one image at a time. With a
+GPU, stacks of images lie in memory that the processes share (`course_app.pipeline.shared_buffers`),
+as many as `buffer_count` allows: at most `MOST_SHARED` bytes and an eighth of the machine's memory.
 """
 
 import os
@@ -18,20 +17,20 @@ from course_app.pipeline import limits, threads
 
 LARGEST_BATCH = 128
 BATCH_BYTES = 128 << 20  # of the images, factors and reconstructions of a stack
-#: Bytes a pixel of the image, and of the smaller square in it: in float64 the image, u, vt and the
-#: work space, then float32. Measured as a process's peak: 71 for 2500x2500, which takes both.
+#: Bytes of an SVD for each pixel, and for each pixel of a square of the smaller side: the image, u,
+#: vt and workspace in float64, then float32. Measured as a process's peak: 71 a pixel of 2500x2500.
 SVD_BYTES, SQUARE_BYTES = 36, 36
-PROCESS_BYTES = 64 << 20  # of a process beside, with the image's file; measured: 45 to 60
-MOST_SHARED = 2 << 30  # bytes of stacks that wait for the GPU or for who writes
-#: CPU seconds that decoding, factorising, rebuilding, judging and saving an image of 256x256 for
-#: two values of k take, about; and from how many on several processes, one more, a GPU, one more
-#: are worth their start.
+PROCESS_BYTES = 64 << 20  # of a process without its SVD, with the image's file; measured: 45 to 60
+MOST_SHARED = 2 << 30  # bytes of stacks that wait for the GPU, or to be saved
+#: CPU seconds, about, to decode, factorise, rebuild, judge and save an image of 256x256 for two
+#: values of k. Then the seconds of work that are worth starting several processes, each further
+#: process, a GPU (seconds of all cores together), each further GPU.
 AN_IMAGE, WORTH_PROCESSES, WORTH_A_PROCESS, WORTH_A_GPU, WORTH_ONE_MORE = 0.015, 1, 0.25, 4, 100
-#: Of processes for a GPU, and cores for one: 6,000 images on an H200 with 16 cores took 5.5 s with
-#: one, 4.6 with two, 3.9 with three.
+#: Most processes that feed a GPU, and cores for each: 6,000 images on an H200 with 16 cores took
+#: 5.5 s with one process, 4.6 with two, 3.9 with three.
 MOST_FEEDERS, CORES_A_FEEDER = 3, 4
-LONG = 30.0  # seconds: an SVD of which the user should know
-NEVER_LONG = 2048  # no SVD of so many rows and columns is
+LONG = 30.0  # seconds: the user is told of SVDs that take longer
+NEVER_LONG = 2048  # rows and columns up to which no SVD takes that long
 TRIAL = 512  # rows and columns of the image that is timed
 
 
@@ -68,17 +67,17 @@ def buffer_count(buffer_bytes: int, needed: int) -> int:
 
 
 def feeders_for(gpus: int) -> int:
-    """How many processes work for each of so many GPUs: one for each four cores it has, up to 3."""
+    """How many processes feed each GPU: one for every four cores of its share, up to 3."""
     return max(1, min(MOST_FEEDERS, cores() // (CORES_A_FEEDER * gpus)))
 
 
 def gpus_for(asked: int, seconds: float) -> int:
-    """How many of so many GPUs are worth their start for so many CPU seconds of work."""
+    """How many GPUs, of those asked for, are worth their start for `seconds` of CPU work."""
     return min(asked, 1 + int(seconds / WORTH_ONE_MORE))
 
 
 def cpu_seconds(rows: int, columns: int, count: int) -> float:
-    """How long the CPU's work on so many images takes, about: the SVD grows as the cube."""
+    """About how many CPU seconds `count` images take; the SVD's time grows as the side's cube."""
     pixels = rows * columns
     return AN_IMAGE * count * max(pixels / 256**2, pixels * min(rows, columns) / 256**3)
 
@@ -91,8 +90,8 @@ def svd_bytes(rows: int, columns: int) -> int:
 def processes_for(asked: int | None, rows: int, columns: int, svd: str = "cpu") -> int:
     """How many processes work on images of a size: as asked, or one a core.
 
-    SVDs of large images take much memory; there are never so many at once that they would need
-    more than half of it. The other half is for what each process has beside.
+    SVDs of large images take much memory: there are only so many processes that their SVDs need at
+    most half of it. The other half is for the rest of each process.
     """
     count = min(asked or cores(), memory() // 2 // PROCESS_BYTES)
     if svd == "cpu":
@@ -104,7 +103,7 @@ def processes_for(asked: int | None, rows: int, columns: int, svd: str = "cpu") 
 
 
 def svd_seconds(rows: int, columns: int) -> float:
-    """How long an SVD takes here, about: a small one is timed; the work grows as the cube.
+    """How long an SVD takes here, about, by timing a small one; the work grows as the cube.
 
     The work of a thin SVD is proportional to rows * columns * min(rows, columns). Small ones reach
     somewhat fewer operations a second, so that this is a little too long rather than too short.

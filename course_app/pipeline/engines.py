@@ -1,10 +1,10 @@
 """What rebuilds images, and what factorises them: the GPU, the simulator, or the CPU.
 
-On the CPU, or the simulated GPU, each image is rebuilt for itself, from its factors. On a GPU a
-stack is: `OnGpu` takes images, factorises them there (`course.kernels.svd`, float32) or takes the
-factors that CPUs computed in float64, rebuilds, and measures what came out. An image's results are
-the same, bit for bit, in any stack. When the GPU's memory does not suffice, the stack is halved,
-and halved again, down to one image; only that is an error.
+On the CPU, or the simulated GPU, each image is rebuilt alone, from its factors. A GPU rebuilds
+stacks of images: `OnGpu` factorises them on the GPU (`course.kernels.svd`, float32) or takes
+factors that CPUs computed in float64, rebuilds, and measures the reconstructions. An image's
+results are the same, bit for bit, in any stack. When the GPU's memory does not suffice, the stack
+is halved, and halved again; only a single image that does not fit is an error.
 """
 
 import sys
@@ -22,7 +22,7 @@ from course.images.reading import ImageError
 from course.images.shortage import FEWER, is_shortage
 
 ENGINES = ("auto", "gpu", "simulator", "numpy")
-STACK = 64  # images, as if each stack had so many: a kernel is chosen for it
+STACK = 64  # images: kernels are chosen as for a stack of this length, whatever its own
 
 #: u (n, rows, r), s (n, r), vt (n, r, columns), the values of k -> for each an array (n, rows,
 #: columns), float32.
@@ -35,15 +35,15 @@ def choose_engine(engine: str, gpus: int | None = None) -> tuple[str, str]:
     Parameters
     ----------
     engine : str
-        Of `ENGINES`, or "small": "auto", and so little to do that no GPU is worth its start.
+        Of `ENGINES`, or "small", which is "auto" for too little work to be worth a GPU's start.
     gpus : int, optional
         How many GPUs are wanted.
 
     Raises
     ------
     ImageError
-        When there is no such engine, or no GPU for "gpu". Whether one that is there is usable is
-        found when it is used: `gpus_cuda`.
+        When there is no such engine, or no GPU for "gpu". Whether a GPU is usable shows only when
+        it is used: `gpus_cuda`.
     """
     if engine not in (*ENGINES, "small"):
         raise ImageError(f"engine is {engine!r}; allowed are {', '.join(ENGINES)}")
@@ -76,14 +76,14 @@ class NoGpu(ImageError):
         self.why = why
 
     def __reduce__(self) -> tuple:
-        return NoGpu, (self.why,)  # from a process to another one
+        return NoGpu, (self.why,)  # pickled, as it goes from one process to another
 
 
 _trying = threading.Lock()
 
 
 def gpus_cuda() -> Any:
-    """numba.cuda, once a GPU has been tried, which takes seconds: NoGpu where none is usable."""
+    """numba.cuda; raises NoGpu where no GPU is usable, which the first call tries for seconds."""
     from course import backend
 
     with _trying:
@@ -145,8 +145,8 @@ def by_gpu(u: np.ndarray, s: np.ndarray, vt: np.ndarray, ranks: Sequence[int]) -
 def rebuild_there(u: Any, s: Any, vt: Any, k: int, out: Any) -> None:
     """Rebuild a stack whose factors and results lie on the device.
 
-    Which kernel it is depends on the shape of an image and on k, never on the stack's length, so
-    that an image comes out the same, bit for bit, in any company.
+    The kernel depends on the shape of an image and on k, never on the stack's length. So an image
+    comes out the same, bit for bit, in any stack.
     """
     from course.kernels.reconstruct import ladder
 
@@ -163,19 +163,19 @@ def _method(rows: int, columns: int, k: int) -> tuple[str, bool]:
     from course.backend import gpu
     from course.kernels.reconstruct import ladder
 
-    # of a stack on a GPU; the simulator is quickest image by image
+    # on a GPU the best kernel for a stack; the simulator is quickest image by image
     one, many = (ladder.ImageProblem.of_shape(rows, columns, k, images) for images in (0, STACK))
     method, step = ladder.LADDER.choose("auto", many if gpu() else one)
     return method, not step.lacks(many)
 
 
 class Halved:
-    """Does something with a stack, in two parts when memory does not suffice for all of it.
+    """Processes a stack, in parts half as long whenever memory does not suffice.
 
     Attributes
     ----------
     most : int
-        The longest stack that memory may suffice for: half of one for which it did not.
+        The longest part to try: half of the last one for which memory did not suffice.
     """
 
     def __init__(self, most: int):
@@ -284,7 +284,7 @@ class OnGpu:
         except Exception as error:
             if not is_shortage(error, FEWER):
                 raise
-            self._memory = None  # the first stack has less, and compiles
+            self._memory = None  # the first stack allocates less, and compiles
 
     def __call__(
         self,
@@ -334,7 +334,7 @@ class OnGpu:
                         found.pictures[one].append(self._memory.approximation(one - start))
             except Exception as error:
                 if is_shortage(error, FEWER):
-                    self._memory = None  # the next one is smaller
+                    self._memory = None  # the next part allocates less
                 raise
 
         self.halved(do, len(images), self.size)
@@ -362,7 +362,7 @@ class _Memory:
             self.solver = Solver(batch, rows, columns)
 
     def launches(self, ranks: Sequence[int]) -> Iterator[Any]:
-        """What is launched for a stack, but for the SVD: that is launched."""
+        """List the launches for a stack, to compile them; those of the SVD are made instead."""
         from course.backend import cuda
         from course.kernels.reconstruct import ladder
         from course_app.kernels import image_quality, resize
@@ -394,7 +394,7 @@ class _Memory:
             return
         from course.kernels.svd import NotConverged
 
-        if count < self.batch:  # what else would be there is of no use, but has to end
+        if count < self.batch:  # zeros, since the SVD of leftovers might never converge
             nothing = np.zeros((self.batch - count, *images.shape[1:]), np.float32)
             self.arrays[0][count:].copy_to_device(nothing)
         try:
@@ -479,8 +479,8 @@ def choose_svd(svd: str, engine: str, rows: int, columns: int) -> str:
 
 
 def kept_values(most: int, rows: int, columns: int) -> int:
-    """`most`, rounded up to a multiple of 4, but no more than an image of a size has.
+    """`most` singular values, rounded up to a multiple of 4, at most all that an image has.
 
-    So rows of u can be read 16 bytes at a time.
+    So rows of u can be loaded 16 bytes at a time.
     """
     return min(-(-most // 4) * 4, rows, columns)

@@ -39,7 +39,7 @@ def of_memory() -> list[int]:
 
 
 def of_cores() -> list[float]:
-    """Cores' worth of time that they may have together."""
+    """CPU time, in cores, that all of a job's or a container's processes may have together."""
     found = []
     for folder in _groups("cpu"):
         quota, period = (_read(folder / "cpu.max").split() + ["", ""])[:2]
@@ -83,7 +83,7 @@ def _groups(controller: str) -> list[Path]:
             inside[about[0]] += [folder / each for each in (below, *below.parents)]
         else:
             tops[about[0]].append(folder)
-    # where only a part is shown, which the group is not in, the top of that is what there is
+    # where the mounts do not show the process's own group, their topmost folder has to do
     return [folder for kind in own for folder in inside[kind] or tops[kind]]
 
 

@@ -70,11 +70,11 @@ def reconstruct_images(
 ) -> Report:
     """Rebuild images from their k largest singular values and write the results to a folder.
 
-    The folder receives a PNG for each image and k, a grid of originals and reconstructions
-    (grid.png), a table (quality.csv) and a report of what was set aside (report.json). Everything
-    is first written to a hidden folder beside them and moved when all is done: an error or an
-    interruption leaves what is needed to go on there, or, with `discard`, nothing. Names and order
-    of the results are those of the files, whichever image is ready first.
+    The folder gets a PNG for each image and k, and a grid of originals and reconstructions
+    (grid.png). A table (quality.csv) and a report of images that were set aside (report.json) lie
+    beside them. All is first written to a hidden folder there, and moved when all is done. After an
+    error or an interruption the hidden folder has what is needed to go on, or, with `discard`, is
+    removed. The results have the order of the files, whichever image is ready first.
 
     Parameters
     ----------
@@ -96,33 +96,33 @@ def reconstruct_images(
         none, begin. Images that are the same, by path, size and time of change, are not done again;
         new and changed ones are done, those that are gone are left out.
     workers : int, optional
-        Processes for the CPU's work at most; without it one for each core. For little work there
-        are fewer, or none but this one. The results are the same.
+        At most so many processes for the CPU's work; without it one for each core. Little work
+        gets fewer, or only this process. The results are the same.
     batch : int, optional
-        Images that a GPU rebuilds together at most. The results are the same.
+        The longest stack of images that a GPU rebuilds together. The results are the same.
     tell : callable
         Takes a sentence that the user should read before the work begins.
     scheduler : callable, optional
-        What has the files worked through, such as `course_app.cluster.image_files.GroupScheduler`,
-        whose workers, each a machine or a part of one, share them: ``scheduler(job, todo, batch,
-        good)`` gives what is done. Its length are its workers. The results are the same.
+        Distributes the files, such as `course_app.cluster.image_files.GroupScheduler`, whose
+        workers share them. ``scheduler(job, todo, batch, good)`` gives what is done; its length is
+        the number of its workers. The results are the same.
     gpus : int, optional
-        So many GPUs of this machine share the work, or as many as are worth their start for it,
-        instead of one. The results are the same.
+        How many GPUs of this machine share the work, instead of one; fewer where the work is not
+        worth the start of all. The results are the same.
     svd : {"cpu", "gpu", "auto"}
         What factorises: the CPU, in float64, or the GPU, in float32, which differs in the last of
         seven digits; "auto" is the GPU if it rebuilds and the images are not too large.
     recursive : bool
-        Look into subfolders, too; their names, joined by two underscores, begin those of results.
+        Look into subfolders, too. A result's name then begins with them, joined by two underscores.
     discard : bool
         After an error or an interruption leave nothing behind. Not together with `resume`.
     replace : bool
-        Replace the results of another run, all of which are removed. Without it a folder that holds
-        such, or files of the results' names, is refused.
+        Remove all results of another run from `out` in favour of this run's. Without it a folder
+        with another run's results, or with files of the same names, is refused.
     largest : float
         Megapixels; larger images are set aside before they are decoded.
     watch : callable
-        Takes what works on the images here (with `scheduler` nothing does), which tells more.
+        Called with the `Scheduler` that works on the images here, unless `scheduler` does.
 
     Returns
     -------
@@ -150,7 +150,7 @@ def reconstruct_images(
     count = capacity.processes_for(workers, *size, "gpu" if svd == "gpu" else "cpu")
     asked_svd, out = svd, Path(out)
     before = resuming.chosen(out) if resume and out.is_dir() else None
-    if before and engine == "auto":  # of a run that goes on, whatever number of images it has now
+    if before and engine == "auto":  # a resumed run keeps its engine, however few images are left
         engine = before[0] if before[0] in ENGINES else engine
         svd = before[1] if svd == "auto" else svd
     elif engine == "auto" and svd != "gpu" and not gpus:
@@ -163,7 +163,7 @@ def reconstruct_images(
             count = min(count, len(found.files), max(2, round(work / capacity.WORTH_A_PROCESS)))
             processes, each = stack.enter_context(Workers()), capacity.feeders_for(some)
             if os.name == "posix" and (engine == "gpu" or svd == "gpu" or gpus):
-                # before the driver has said that there are so many, which takes 0.2 s
+                # start before the driver has told how many GPUs there are, which takes 0.2 s
                 processes.add_gpus(some, each)
             processes.add(count)
         kind, engine_name = choose_engine(engine, gpus)
@@ -171,7 +171,7 @@ def reconstruct_images(
             tell(f"{some} of {gpus} GPUs: so few images are not worth the start of more")
         svd = choose_svd(svd, kind, *size)
         if processes and kind == "gpu" and os.name != "posix":
-            processes.close()  # they cannot inherit a file without a name: this one does it all
+            processes.close()  # they cannot inherit the unnamed shared file: this one does it all
             processes = None
         if processes and kind == "gpu" and not processes.gpus:
             processes.add_gpus(some, each)
@@ -345,11 +345,11 @@ def _progress_in(
     discard: bool,
     tell: Callable[[str], Any],
 ) -> Iterator[Journal | Report]:
-    """Give a journal, new or found, in a hidden folder inside `out`, which no other process has.
+    """Give this run's journal, new or resumed, in a hidden folder that no other process uses.
 
-    At the end all such are removed; at an error this one alone, and only if nothing in it is of
-    use, or the user wants none of it. Where the very run is finished already, its report is given
-    instead.
+    At the end all such folders are removed. After an error only this one is removed, if nothing in
+    it is of use or the user discards it. Where this very run is finished already, its report is
+    given instead.
     """
     kept = report = None
     finished = False

@@ -34,7 +34,7 @@ REPORT_FILE = "report.json"
 SUMMARIES = GRID_FILE, TABLE_FILE, REPORT_FILE
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # so begins what a spreadsheet computes
 GRID_RANKS = 6  # columns at most: a figure that can still be read
-EXACT = 100.0  # dB: a smaller error, 1e-5 of the range, is rounding's, and k no less than the rank
+EXACT = 100.0  # dB: errors below 1e-5 of the range are rounding's; k is then the rank or more
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,9 @@ class Means:
     ----------
     k : int
     psnr_db : float or None
-        Of the images whose PSNR is below `EXACT`: those above, of 140 dB, tell of float32's
-        rounding, and would hide what the others have lost. Where all are above, of those that are
-        finite; None without any.
+        Of the images whose PSNR is below `EXACT`. Higher ones, such as 140 dB, come from float32's
+        rounding and would hide what the others have lost. Where all are above, the mean of the
+        finite ones; None without any.
     exact : int
         How many were left out: they were rebuilt without any error but rounding.
     ssim, compression : float

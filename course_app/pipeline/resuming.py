@@ -1,16 +1,14 @@
 """Going on with a run that was stopped or killed: what is the same is kept, the rest is done.
 
-With the very same images the run is taken up where it was. Where images came, went or changed, the
-run that goes on is a new one, with a hidden folder of its own, and results of the same images are
-moved there, one by one: whatever moment the process dies at, an image is with the one or with the
-other. The rest stays with the old run until all is done: an image that comes back has its results.
-Runs with other settings are never mixed.
+With the very same images the run is taken up where it was. Where images came, went or changed, a
+new run with a hidden folder of its own goes on. Results of unchanged images are moved there, one by
+one: whenever the process dies, an image's results are with the one run or with the other. The rest
+stays with the old run until all is done, so that an image that comes back has its results. Runs
+with other settings are never mixed.
 
-Results in a folder are those of one run: another's are not mixed with them.
-
-A run that finds results of another in its folder is refused, or, if the user says so, replaces all
-of them: once its own results are all there, those of the other are removed, then its own are moved
-in. What was begun so is ended by `--resume`, whatever moment the process dies at.
+A folder has the results of one run alone. A run that finds another's results in its folder is
+refused, or, if the user says so, replaces all of them: once its own results are complete, it
+removes the other's and moves its own in. If the process dies meanwhile, `--resume` completes that.
 """
 
 import json
@@ -34,10 +32,10 @@ OPTIONS = {"k": "--k", "size": "--size", "fit": "--fit", "engine": "--engine"}
 def resume(
     out: Path, begun: dict[str, Any], tell: Callable[[str], Any] = lambda words: None
 ) -> Journal | None:
-    """Go on with the runs in `out`, which this process has for itself, of the same settings.
+    """Go on with the unfinished runs of the same settings in `out`, which no other process uses.
 
-    One that was begun with the very same images is taken up. Else it is a new one. Either then
-    takes over what others have of images that are the same: path, size and time of change.
+    A run with the very same images is taken up; without one a new run begins. Either takes over
+    the results of unchanged images (same path, size and time of change) from the other runs.
 
     Parameters
     ----------
@@ -104,7 +102,7 @@ def _same(begun: dict[str, Any]) -> dict[tuple[Any, ...], int]:
 
 def _taken_up(found: Unfinished, out: Path) -> Journal:
     """The journal of a run that goes on with the same images."""
-    os.truncate(found.folder / journal.FILE, found.whole)  # half a line, where it was killed
+    os.truncate(found.folder / journal.FILE, found.whole)  # drop a line that was cut off
     done, names, moving = found.done(), found.names, found.moving
     if moving and not _all_there(done, names, found.folder, out):
         _undo_move(found, out)
@@ -115,7 +113,7 @@ def _taken_up(found: Unfinished, out: Path) -> Journal:
 
 
 def _all_there(done: dict[int, Done], names: list[list[str]], folder: Path, out: Path) -> bool:
-    """Whether results that were being moved are all there, here or where they belong."""
+    """Whether all results that were being moved are there, in `folder` or in `out`."""
     there = [(name, None) for name in results.SUMMARIES]
     for image, its in done.items():
         there += zip(names[image], its.bytes)
@@ -125,7 +123,7 @@ def _all_there(done: dict[int, Done], names: list[list[str]], folder: Path, out:
 
 
 def _take_over(kept: Journal, begun: dict[str, Any], other: Unfinished, out: Path) -> None:
-    """Move what another run has of the same images, and enter it."""
+    """Move another run's results of unchanged images to this run, and enter them."""
     names, new_names, indices = other.names, outputs(begun), _same(begun)
     done = other.done()
     if other.moving:
@@ -146,7 +144,7 @@ def _take_over(kept: Journal, begun: dict[str, Any], other: Unfinished, out: Pat
 
 
 def _undo_move(found: Unfinished, out: Path) -> None:
-    """Undo the move of a run's results, and that it began."""
+    """Move a run's results back, and remove the journal's line that says that they are moved."""
     names = found.names
     for image, its in found.done().items():
         sizes = dict(zip(names[image], its.bytes))
@@ -224,7 +222,7 @@ def _example(paths: list[str]) -> str:
 def check(out: Path, names: Iterable[str], fingerprint: str, replace: bool) -> None:
     """Raise where results with these names would replace others, unless the user wants that.
 
-    Those of a run that was begun with the same are no others.
+    Results of a run that was begun with the same files and settings may always be replaced.
 
     Raises
     ------
@@ -264,7 +262,7 @@ def check(out: Path, names: Iterable[str], fingerprint: str, replace: bool) -> N
 
 
 def move(kept: journal.Journal, names: list[str], out: Path) -> None:
-    """Replace others' results by these; once that has begun, a later run can end it."""
+    """Replace other runs' results by this run's; a later run can complete a move that has begun."""
     if not kept.moving:
         kept.begin_moving()
     for name in _of_others(kept, out) - set(names):
@@ -279,7 +277,7 @@ def move(kept: journal.Journal, names: list[str], out: Path) -> None:
 
 
 def _of_others(kept: journal.Journal, out: Path) -> set[str]:
-    """Pictures of the finished run in a folder, and of those that were killed as they moved in."""
+    """Pictures in `out` of the finished run there, and of runs that were killed as they moved."""
     found = results.names_there(out) if results.is_whole(out) else set()
     for its in journal.unfinished(out):
         if its.folder != kept.folder and its.moving:

@@ -4,22 +4,22 @@ Without a GPU each process takes some images and does everything with them (`sta
 
     files ── processes: decode, factorise, rebuild, judge, save ── done
 
-With one they do what comes before and after it, and stacks of images wait in shared buffers:
+With a GPU the processes do what comes before and after it, and images wait in shared buffers:
 
     files ── processes: decode ── ▤▤▤ ── GPU: factorise, rebuild, judge ── ▤▤▤ ── processes: save
 
 There are as many buffers as memory holds. A process that could take new images and finds no buffer
-free waits: however many files there are, only so many images are in memory. What waits to be
-written comes first. While the GPU is made ready, which takes a second or two, processes decode.
+free waits: however many files there are, only so many images are in memory. Images that wait to be
+saved come first. While the GPU is made ready, which takes a second or two, processes decode.
 
-Where a process ends over some images, or the machine is short of memory or files, they are done
-again when all else is done: one at a time, by one process, which has all memory for itself; after
-a shortage fewer processes go on meanwhile. An image over which a process ends by its own fault even
-so is set aside. One for which the machine does not suffice even so is not: that is an error, raised
-when all others are done. A GPU has processes of its own, too: its launches wait for nobody
-here, and where there are cores enough for several, one copies while another one's kernels run. A
-thread of this process waits for each of the others; whoever iterates over a `Scheduler` takes what
-is done.
+If a process dies over some images, or the machine runs short of memory or open files, these images
+are done again after all others. Then one process with all memory for itself does one image
+at a time; after a shortage fewer processes go on until then. An image that crashes its process
+again is set aside. A second shortage over an image is an error, raised when all others are done.
+
+A GPU has processes of its own, so that its launches wait for no other work; with enough cores for
+several, one copies while another one's kernels run. For each process a thread of this one waits.
+Who iterates over a `Scheduler` gets the images that are done.
 """
 
 import queue
@@ -38,11 +38,11 @@ from course_app.pipeline.worker import Answer, Work, done
 from course_app.pipeline.workers import Ended, Hand, Workers
 
 CHUNK = 4  # images that a process takes at once
-GPU_CHUNK = 16  # where a GPU computes: what is left for processes is soon done
-LARGE = 512 * 512  # pixels: of such images it gets one
-MOST_ENDED = 2  # processes that may end over one stack of a GPU
+GPU_CHUNK = 16  # where a GPU computes: the processes' own work on an image is short
+LARGE = 512 * 512  # pixels: of larger images a process takes one at once
+MOST_ENDED = 2  # processes that may die over one stack of a GPU
 ALONE = ", with no other at work"
-MOST_IN_A_ROW = 3  # shortages of one process, after which none is expected to end
+MOST_IN_A_ROW = 3  # shortages of the last process in a row, after which the run stops
 
 Item = tuple[int, Task]  # slot in a buffer
 Compute = Callable[[Work], Answer]
@@ -64,7 +64,7 @@ class Scheduler:
     job : Job
     todo : sequence of Task
     workers : Workers, optional
-        Processes that do the CPU's work; without it this one does, one image after the other.
+        Processes for the CPU's work; without it this process does it, one image after the other.
     batch : int
         The longest stack on a GPU.
     gpus : int
@@ -75,17 +75,17 @@ class Scheduler:
     Attributes
     ----------
     seconds : Counter
-        What each stage took so far, summed over the processes; "gpu" what the GPUs did.
+        What each stage took so far, summed over the processes; "gpu" is the GPUs' stage.
     shown : Shown
     error : BaseException or None
-        What the first to fail met.
+        The first error that stopped the work.
     """
 
     def __init__(
         self, job: Job, todo: Sequence[Task], workers: Workers | None, batch: int, gpus: int = 1,
         good: Sequence[int] = (),
     ):  # fmt: skip
-        workers = workers or None  # without a process they can do nothing
+        workers = workers or None  # `Workers` may have no process
         self.job, self.workers, self.batch = job, workers, max(1, min(batch, len(todo)))
         self.seconds: Counter[str] = Counter()
         self.shown = Shown(tuple(good))
@@ -93,12 +93,12 @@ class Scheduler:
         self.gpus = gpus if job.engine == "gpu" else 0
         self.feeders = max(1, len(self._feeders()))
         self._todo, self._left = deque(todo), len(todo)
-        self._hands = len(workers) if workers else 0  # less those that ended for want of memory
-        self._again: deque[Task] = deque()  # to be done when all else is
-        self._alone: Task | None = None  # the one of them that is being done
+        self._hands = len(workers) if workers else 0  # less those ended to free their memory
+        self._again: deque[Task] = deque()  # images to do again, after all others
+        self._alone: Task | None = None  # the one of `_again` that is being done
         self._failed: list[tuple[Task, BaseException]] = []
         self._in_a_row = 0
-        self._works: deque[Work] = deque()  # before new images
+        self._works: deque[Work] = deque()  # chunks that come before new images
         self._filling: dict[int, _Filling] = {}
         self._filled: deque[tuple[int, list[Item]]] = deque()
         self._free: deque[int] = deque()
@@ -107,7 +107,7 @@ class Scheduler:
         self._computed: dict[int, list[tuple[float, float, float]]] = {}  # images, their measures
         self._stopped = False
         self._lock = threading.RLock()
-        # for whom there is work: each chunk wakes as many threads as can take it
+        # on which threads wait for work: a new chunk wakes as many of them as can take it
         self._for_hands, self._for_gpus = (threading.Condition(self._lock) for _ in range(2))
         self._finished: queue.SimpleQueue[list[Done] | None] = queue.SimpleQueue()
         self.buffers: SharedBuffers | None = None
@@ -122,7 +122,7 @@ class Scheduler:
         Raises
         ------
         BaseException
-            What the first to fail met. Nobody works by then, as when the iteration is closed.
+            The first error. All work has stopped by then, as when the iteration is closed.
         """
         if not self._left:
             return
@@ -134,7 +134,7 @@ class Scheduler:
             *(self._thread(self._attend, hand) for hand in self.workers.hands),
             *(self._thread(self._feed, by) for by in self._feeders()),
         ]
-        left = self._left  # which they count down
+        left = self._left  # read it now: the threads count it down
         try:
             for thread in threads:
                 thread.start()
@@ -235,7 +235,7 @@ class Scheduler:
                     return self._end(hand)
 
     def _end(self, hand: Hand) -> None:
-        """Go on with a process less: what it had of memory is another's."""
+        """Go on without this process, so that the others have its memory."""
         self._hands -= 1
         hand.close()
         self._wake_all()
@@ -245,7 +245,7 @@ class Scheduler:
         self._for_gpus.notify_all()
 
     def _next(self, hand: Hand | None = None, wait: bool = True) -> Work | None:
-        """The next chunk, first one that waits to be written; None when all is done."""
+        """The next chunk, those that wait to be saved first; None when all is done."""
         with self._lock:
             while not self._stopped and self._left:
                 if self._works:
@@ -293,7 +293,7 @@ class Scheduler:
         return [items[start : start + self._chunk] for start in range(0, len(items), self._chunk)]
 
     def _take(self, work: Work, answer: Answer) -> bool:
-        """Take an answer; whether the machine was short of something."""
+        """Take the answer to a chunk; return whether the machine was short of something."""
         with self._lock:
             self.seconds.update(answer.seconds)
             if answer.error is not None:
@@ -358,9 +358,9 @@ class Scheduler:
             self._for_hands.notify()
 
     def _lost(self, work: Work, error: BaseException) -> bool:
-        """Have images done again, later; whether the machine was short of something.
+        """Have a chunk's images done again; return whether the machine was short of something.
 
-        Any error but a shortage, and a process that ended, ends all work.
+        Any error other than a shortage or a process that died stops all work.
         """
         ended = isinstance(error, Ended)
         short = error.from_outside if ended else is_shortage(error, FEWER)
@@ -390,13 +390,13 @@ class Scheduler:
 
     # ------------------------------------------------------------------ work for GPUs
     def _feeders(self) -> Sequence[Hand | int]:
-        """What works for the GPUs: processes; or, by its number, this one, which keeps it ready."""
+        """What feeds the GPUs: processes of their own; else this process, by the GPUs' indices."""
         if not self.gpus:
             return ()
         return (self.workers.gpus if self.workers else None) or range(self.gpus)
 
     def _feed(self, by: Hand | int) -> None:
-        """Give a GPU stacks."""
+        """Feed a GPU with stacks until all are done."""
         if isinstance(by, Hand):
             by.begin(self.job, self.buffers.layout)
             self._feed_by(partial(self._there, by))
@@ -409,13 +409,13 @@ class Scheduler:
             self._compute(compute, *filled)
 
     def _here(self) -> Compute:
-        """What computes stacks in this process."""
+        """A function that computes stacks in this process, with its kernels compiled."""
         on_gpu = OnGpu(self.job.size, self.job.ranks, self.batch, self.job.svd)
         on_gpu.compile()
         return lambda work: done(self.job, work, self.buffers, on_gpu)
 
     def _there(self, hand: Hand, work: Work) -> Answer:
-        """Have a process compute a stack, and another one when it ends."""
+        """Have a process compute a stack; if it dies, have its successor do so."""
         for _ in range(MOST_ENDED):
             try:
                 return hand.do(work)

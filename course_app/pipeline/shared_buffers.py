@@ -1,9 +1,9 @@
-"""Stacks of images in memory that several processes share: buffers, of so many slots each.
+"""Stacks of images in memory that several processes share: buffers, each with a slot an image.
 
-The memory is a file without a name: whoever has it open sees it, and when all of them have ended,
-however they ended, nothing is left. Linux keeps it in memory alone (`memfd_create`); elsewhere it
-lies in the folder for temporary files. A buffer's bytes are allocated before it is used: where
-there are no more, the buffers that there are have to do, and no process ends for it.
+The memory is a file without a name: each process that has it open sees it, and when all of them
+have ended, however they ended, nothing is left. Linux keeps it in memory alone (`memfd_create`);
+elsewhere it lies in the folder for temporary files. A buffer's bytes are allocated before it is
+used: where memory runs out, fewer buffers have to do, and no process dies of it.
 """
 
 import errno
@@ -22,7 +22,7 @@ MOST_SHRUNK = 4  # `course_app.kernels.resize.MOST`, which is not imported befor
 
 
 def goes_as_it_is(levels: np.ndarray, size: tuple[int, int]) -> bool:
-    """Whether an image fits into a slot for others of a size, and a GPU can resize it to that."""
+    """Whether a GPU can resize an image to `size`, and a slot for that size holds its own bytes."""
     sides = zip(levels.shape, size, strict=True)
     return (
         levels.dtype == np.uint8
@@ -132,7 +132,7 @@ class SharedFile:
     Attributes
     ----------
     descriptor : int
-        Which processes inherit.
+        The file's descriptor, which the processes inherit.
     """
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class SharedFile:
                 self.descriptor = os.dup(file.fileno())
 
     def begin(self, layout: Layout) -> None:
-        """Say what will lie in it; no memory is taken yet."""
+        """Set the layout and the file's length; no memory is allocated yet."""
         self.layout = layout
         os.ftruncate(self.descriptor, 0)
         os.ftruncate(self.descriptor, layout.bytes)

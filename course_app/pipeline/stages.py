@@ -125,7 +125,7 @@ def decode(
 ) -> np.ndarray:
     """Read a file as a grey image, (rows, columns), float32; raises UnreadableImage.
 
-    For a GPU that resizes, and factorises, uint8 of its own size, where that can be.
+    With `for_gpu` it is uint8 of the file's own size, if the GPU can resize it.
     """
     levels = reading.load_levels(file, largest=largest)
     if for_gpu and fit == "stretch" and goes_as_it_is(levels, size):
@@ -144,9 +144,9 @@ def rebuild(engine: Rebuild, factors: Factors, ranks: Sequence[int]) -> list[np.
 
 
 def save(lines: Iterable[np.ndarray], paths: Iterable[Path]) -> list[int]:
-    """Write each reconstruction as a PNG; the files' bytes.
+    """Write each reconstruction as a PNG; return the sizes of the files in bytes.
 
-    Straight to their names: no file counts before the journal says so.
+    The files have their final names at once: none counts before the journal says so.
     """
     sizes = []
     for one, path in zip(lines, paths, strict=True):
@@ -178,7 +178,7 @@ def whole(job: Job, task: Task, shown: Shown, clock: Clock) -> Done:
 def fill(
     job: Job, tasks: Sequence[tuple[int, Task]], buffers: SharedBuffers, buffer: int, clock: Clock
 ) -> list[Done | None]:
-    """Store images in their slots of a buffer; for each None, or why it was set aside."""
+    """Store images in their slots of a buffer; return for each None, or why it was set aside."""
     found: list[Done | None] = []
     for slot, task in tasks:
         its = _factors(job, task, clock)
@@ -202,7 +202,7 @@ def compute(
     on_gpu: OnGpu,
     shown: Shown,
 ) -> list[list[tuple[float, float, float]]]:
-    """Have a buffer's images rebuilt and judged by a GPU; each one's measures, for each k."""
+    """Have a GPU rebuild and judge a buffer's images; return the measures of each for each k."""
     count = tasks[-1][0] + 1  # slots of images that were set aside hold older ones
     wanted = {slot: task for slot, task in tasks if shown.may_show(task.image)}
     with clock("gpu"):
@@ -222,7 +222,7 @@ def compute(
 def save_buffer(
     job: Job, tasks: Sequence[tuple[int, Task]], buffers: SharedBuffers, buffer: int, clock: Clock
 ) -> list[list[int]]:
-    """Write the images of a buffer that the GPU has rebuilt; the files' bytes, for each image."""
+    """Write the images of a buffer that the GPU has rebuilt; return each one's sizes of files."""
     return [_saved(job, task, buffers.lines[buffer][:, slot], clock) for slot, task in tasks]
 
 
@@ -251,7 +251,7 @@ def _saved(job: Job, task: Task, lines: Iterable[np.ndarray], clock: Clock) -> l
 
 
 def set_aside(task: Task, error: UnreadableImage) -> Done:
-    """What is wrong with one image; raises where more than that image is wrong."""
+    """Set an image aside, with the reason; raise where more than this image is wrong."""
     cause = error.__cause__
     if is_shortage(error):
         raise cause or error
@@ -263,14 +263,14 @@ def set_aside(task: Task, error: UnreadableImage) -> Done:
 
 
 class CannotWrite(OSError):
-    """A folder that results cannot be written to: what to do, and the system's number of it."""
+    """Results cannot be written to a folder; has what to do, and the system's error number."""
 
     def __init__(self, words: str, number: int | None):
         super().__init__(words)
         self.errno = number
 
     def __reduce__(self) -> tuple:
-        return CannotWrite, (str(self), self.errno)  # from a process to another one
+        return CannotWrite, (str(self), self.errno)  # pickled, as it goes between processes
 
 
 def cannot_write(folder: Path, error: OSError) -> CannotWrite:
@@ -295,7 +295,7 @@ def cells_file(folder: Path, image: int) -> Path:
 def keep_cells(
     job: Job, task: Task, image: np.ndarray, approximations: Sequence[np.ndarray]
 ) -> None:
-    """Keep an image and what the grid shows of its reconstructions, scaled down to its size."""
+    """Keep an image and its reconstructions that the grid shows, scaled down to the grid's size."""
     shown = [its for k, its in zip(job.ranks, approximations, strict=True) if k in job.grid_ranks]
     content = io.BytesIO()
     np.savez(content, *map(_thumbnail, (image, *shown)))
@@ -308,7 +308,7 @@ def keep_cells(
 def kept_cells(
     folder: Path, image: int, size: Sequence[int], count: int
 ) -> list[np.ndarray] | None:
-    """The pictures that were kept of an image, so many; None where they are not, or damaged."""
+    """The `count` pictures that were kept of an image; None where one is missing or damaged."""
     file, shape = cells_file(folder, image), _shown_size(size)
     most = count * (4 * shape[0] * shape[1] + 1024)  # bytes: what says more is not unpacked
     try:

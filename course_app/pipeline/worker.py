@@ -22,9 +22,9 @@ from course_app.pipeline.shared_buffers import SharedBuffers
 from course_app.pipeline.stages import Clock, Job, Shown, Task
 
 LENGTH = struct.Struct("<Q")
-BEHIND = 5  # of nice(2): who feeds a GPU should not wait for those whom it waits for
+BEHIND = 5  # nice(2) of the CPU's processes, so that those that feed a GPU run first
 PARENT_DEATH_SIGNAL = 1  # prctl(2), PR_SET_PDEATHSIG
-FIRST_TO_END = "500"  # of 1000, proc(5): a system without memory ends this one, not its parent
+FIRST_TO_END = "500"  # of 1000, proc(5): out of memory, the system kills this one, not its parent
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Answer:
     Attributes
     ----------
     found : list
-        For each image, as the function gives it.
+        For each image what the function of `course_app.pipeline.stages` returns.
     seconds : dict of str to float
         What each stage took.
     error : BaseException or None
-        What ended it: more than one image is wrong.
+        What stopped the chunk; an image that is merely set aside is no error.
     """
 
     found: list[Any] = field(default_factory=list)
@@ -124,7 +124,7 @@ def main(words: list[str]) -> None:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a decoder prints is no answer
+    os.dup2(2, 1)  # what a decoder prints must not get among the answers
     try:
         end_with_parent(int(words[1]))
         with threads.kept(), threads.one_thread():
@@ -134,7 +134,7 @@ def main(words: list[str]) -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the system kill this process when its parent dies, which may have died, or before it."""
+    """End with the parent: at its death, at once if it is dead, before it if memory runs out."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
         with suppress(OSError):
@@ -157,7 +157,7 @@ def _compile(on_gpu: OnGpu, descriptor: int) -> None:
 
 
 def serve(incoming: BinaryIO, outgoing: BinaryIO, descriptor: int, gpu: int | None = None) -> None:
-    """Take a job and its memory, then answer each `Work`; make a GPU ready meanwhile."""
+    """Receive a job and its buffers, make a GPU ready if there is one, then answer each `Work`."""
     on_gpu = problem = None
     if gpu is not None:
         try:

@@ -1,9 +1,9 @@
-"""The processes that work on images, as their parent sees them: it starts them, again if need be.
+"""The processes that work on images, as their parent sees them: it starts and restarts them.
 
-Python executes one thread at a time, and decoding, resizing and squeezing images hold that lock for
-much of their time: 16 threads did not keep 16 cores busy. Processes share nothing but what they are
-given, so a decoder that ends its own process ends one of these, and costs an image. Where the
-machine has no memory for so many, there are fewer.
+Python executes one thread at a time, and decoding, resizing and compressing images hold its lock
+for much of their time: 16 threads did not keep 16 cores busy. Processes share only what they are
+given, so a decoder that crashes ends one of these processes, and costs an image. Where the machine
+has too little memory for all of them, there are fewer.
 
 A process is a Python of its own (`course_app.pipeline.worker`), not a copy of this one: nothing
 that this one holds open or has begun, a GPU, threads, a notebook's kernel, gets into it.
@@ -22,13 +22,13 @@ from course_app.pipeline.stages import Job
 from course_app.pipeline.worker import Answer, Work, receive, send
 
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-#: Run as a module it would be `__main__`, and what it sends of another type here.
+#: Not ``-m``: the module would be `__main__`, and the types that it sends unknown here.
 PROGRAM = "import sys; from course_app.pipeline.worker import main; main(sys.argv[1:])"
-#: Of one that works for a GPU: the driver makes its context while Python reads the libraries.
+#: For a process that feeds a GPU: the driver creates the context while Python imports.
 WITH_GPU = "from course.driver import begin_context; begin_context({gpu}); " + PROGRAM
 MOST_STARTS = 3  # of a process that ends before its first answer
-#: Signals by which a program's own fault ends it; any other comes from outside, as that of a system
-#: that has no more memory.
+#: Signals by which a program's own fault ends it; any other comes from outside, such as the signal
+#: of a system that runs out of memory.
 FAULTS = {
     getattr(signal, name, None) for name in ("SIGSEGV", "SIGABRT", "SIGILL", "SIGFPE", "SIGTRAP")
 }
@@ -54,7 +54,7 @@ class Workers:
     Parameters
     ----------
     count : int
-        So many for the CPU's work.
+        How many processes for the CPU's work.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Workers:
         self.add(count)
 
     def add(self, count: int) -> None:
-        """Start so many more for the CPU's work, or as many as the system lets."""
+        """Start `count` more processes for the CPU's work, or as many as the system allows."""
         for _ in range(count):
             try:
                 self.hands.append(Hand(self.shared.descriptor))
@@ -80,9 +80,9 @@ class Workers:
                 return
 
     def add_gpus(self, count: int, each: int = 1) -> None:
-        """Start so many for each of so many GPUs, which begin to make it ready.
+        """Start `each` processes for each of `count` GPUs; they begin to make their GPU ready.
 
-        While one copies, another one's kernels run.
+        While one process copies, the kernels of another one run.
         """
         self.gpus += [
             Hand(self.shared.descriptor, gpu) for _ in range(each) for gpu in range(count)
@@ -97,7 +97,7 @@ class Workers:
             hand.stop()
 
     def close(self) -> None:
-        """End all processes; what a GPU's has to tidy up takes 0.2 s."""
+        """End all processes; one that feeds a GPU takes 0.2 s to end."""
         self.stop()
         for hand in (*self.hands, *self.gpus):
             hand.close()
@@ -133,7 +133,7 @@ class Hand:
         return self._process.pid
 
     def begin(self, job: Job, layout: Layout | None) -> None:
-        """Say what is to be done with all images; work follows."""
+        """Send the job and the layout of the buffers, which hold for all work that follows."""
         self.begun = job, layout
         self._brief()
 
@@ -165,7 +165,7 @@ class Hand:
         )
 
     def _exchange(self, work: Work | None) -> Answer | int:
-        """The answer to a chunk, or that it is ready; else the process's status."""
+        """The answer to a chunk, or to being started (None); if the process died, its status."""
         try:
             if work is not None:
                 send(self._process.stdin, work)
