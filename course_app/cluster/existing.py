@@ -34,12 +34,12 @@ class Joined(Group):
     """Workers that others use, too: they are not started again."""
 
     def stop(self, end: Callable[..., int] | None = None, *arguments: Any) -> None:
-        """Have each worker call `end`, until none says that it still works; as long as patience.
+        """Call `end` on each worker until none still works, for at most `PATIENCE` seconds.
 
         Parameters
         ----------
         end : callable
-            Ends what this group's work left on a worker; says how much is still at work there.
+            Ends what this group's work left on a worker; returns how much still runs there.
         """
         deadline = time.monotonic() + PATIENCE
         while end is not None and time.monotonic() < deadline:
@@ -51,10 +51,10 @@ class Joined(Group):
 
 @contextmanager
 def joined(address: str) -> Iterator[Group]:
-    """Use the workers of a cluster that is there; they go on when the ``with`` block ends.
+    """Use the workers of a running cluster; they go on when the ``with`` block ends.
 
-    Who can reach a scheduler can run programs on its workers, and its workers' results are taken
-    on trust: use one that you or your administrator started.
+    Whoever can reach a scheduler can run programs on its workers, and the workers' results are
+    trusted: use a cluster that you or your administrator started.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def joined(address: str) -> Iterator[Group]:
     ImportError
         Without Dask.
     ClusterError
-        When nobody answers there, or no worker is there, or one has no such course.
+        When no scheduler answers, it has no workers, or a worker lacks this version of the course.
     """
     dask_processes()
     from distributed import Client

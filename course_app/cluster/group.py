@@ -6,10 +6,10 @@
 ...     kept = group.keep(recipes(10_000, 100, 256, 256, 50))  # made there, from a seed
 ...     digests = list(group.map(rebuilt_digests, kept))       # 8 bytes an image come back
 
-What is done with a batch is a function of `course_app.cluster.work`, or any other that can be
-pickled. A batch is done with one thread on one worker, by the kernels that one GPU alone would run,
-so the results are the same, bit for bit, whatever the number of workers; they come in the order of
-the batches. How work is split does not depend on the number of workers either.
+A batch is given to a function of `course_app.cluster.work`, or to any other that can be pickled.
+One thread of one worker computes it, with the kernels that a single GPU would run. So the results
+are the same, bit for bit, whatever the number of workers, and come in the order of the batches. How
+work is split does not depend on the number of workers either.
 
 A worker that dies is started again, and what it had not delivered is done once more; what it kept
 is made once more. A batch that fails each time ends everything with a `BatchError`, which names it.
@@ -54,7 +54,7 @@ __all__ = [
 
 LOOPBACK = "127.0.0.1"
 MOST_CPU_WORKERS = 8  # without being asked for more
-AHEAD = 4  # batches in flight for each worker: one in work, the next ones there already
+AHEAD = 4  # batches in flight for each worker: one is computed, the next ones are there already
 RETRIES = 2  # of a batch that failed
 PATIENCE = 60.0  # seconds to wait for a worker, when there is none
 
@@ -253,7 +253,7 @@ class Group:
         batches : iterable
             What can be pickled, or what `keep` gave.
         ahead : int
-            For each worker. More hides the way between two small batches.
+            For each worker. More hides the time that small batches take to travel.
         done : list, optional
             Takes a `Done` for each batch: where and when it was done.
 
@@ -306,8 +306,8 @@ class Group:
     def keep(self, recipes: Sequence[Recipe], engine: str = "auto") -> list[Any]:
         """Make batches on the workers, one after the other, and keep them in their GPUs' memory.
 
-        What is given back stands for the batches in `map`; a batch goes when nobody has it any
-        more. A worker that dies takes its own with it, and they are made again elsewhere.
+        The returned objects stand for the batches in `map`; a batch's memory is freed with the last
+        reference to its object. Batches of a worker that dies are made again elsewhere.
 
         Raises
         ------
@@ -364,7 +364,7 @@ class Group:
         return self.client.submit(function, *given, pure=False, retries=RETRIES, **where)
 
     def _first(self, task: Packed, in_flight: deque[_InFlight], arrived: dict[int, Done]) -> Done:
-        """Take the first batch off those in flight; what else is done arrives with it."""
+        """Take the first batch off those in flight; fetch all others that are done with it."""
         from distributed import KilledWorker
 
         number, batch, future = in_flight[0]
@@ -372,8 +372,8 @@ class Group:
             try:
                 self._settled(future, number)
             except KilledWorker:
-                # Whoever waited behind the batch that ended the workers is suspected, too. Alone, a
-                # batch is blamed for nothing that it has not done.
+                # Dask also suspects the batches that waited behind the one that ended the workers.
+                # Done alone, a batch is blamed only for its own faults.
                 for one in in_flight:
                     self._wait(one.future)
                 future = self._submit(task, number, batch)

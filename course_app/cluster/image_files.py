@@ -1,8 +1,8 @@
 """Image files on several workers: each takes some through all stages of the pipeline.
 
 Only names of files and measures travel: a worker decodes, factorises, rebuilds on its GPU and
-writes. So the workers must see the same folders, as those of one machine do. The files become the
-same results as in one process, bit for bit, and the journal is kept by the one that asks.
+writes. So all workers must see the same folders, as those of one machine do. The results are those
+of one process, bit for bit, and the calling process keeps the journal.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from course_app.pipeline.scheduler import Scheduler
 from course_app.pipeline.stages import Job, Shown, Task
 from course_app.pipeline.workers import Workers
 
-BATCHES_EACH = 4  # for a worker, at least, so that all end at about the same time
-MOST_SECONDS = 60.0  # CPU time of a batch at most, about: what a worker that ends has to do again
+BATCHES_EACH = 4  # batches for each worker, at least, so that all end at about the same time
+MOST_SECONDS = 60.0  # CPU time of a batch at most, about: it is lost if its worker dies
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Part:
     good : tuple of int
         Images that are known to be good, the first ones: the grid may show them.
     sharing : int
-        Workers among which a machine's cores are shared, as far as their addresses tell.
+        How many workers share a machine's cores, as far as their addresses tell.
     batch : int
         The longest stack.
     run : str
-        Of which it is a part; no other run has that name.
+        The name of the run that it is a part of; no other run has that name.
     """
 
     job: Job
@@ -51,8 +51,8 @@ class Part:
     run: str = ""
 
 
-_at_work: dict[Scheduler, str] = {}  # in this process, and of which runs
-_stopped: set[str] = set()  # runs: their parts may arrive later
+_at_work: dict[Scheduler, str] = {}  # schedulers that run in this process, and the run of each
+_stopped: set[str] = set()  # stopped runs: parts of them may still arrive
 
 
 def finish(part: Part) -> list[Done]:
@@ -75,7 +75,7 @@ def finish(part: Part) -> list[Done]:
 
 
 def stop(run: str) -> int:
-    """End what this worker does for a run; how many of its parts have not ended yet."""
+    """End what this worker does for a run; return how many parts of the run still work."""
     _stopped.add(run)
     schedulers = [scheduler for scheduler, its in list(_at_work.items()) if its == run]
     for scheduler in schedulers:
@@ -85,7 +85,7 @@ def stop(run: str) -> int:
 
 @dataclass(frozen=True)
 class GroupScheduler:
-    """All workers of a group, as what a pipeline has its files worked through by.
+    """The workers of a group as the `scheduler` of `reconstruct_images`.
 
     >>> reconstruct_images(folder, [50], out, scheduler=GroupScheduler(group))
     """

@@ -1,8 +1,8 @@
-"""What a worker of `course_app.cluster` does with a batch: functions that `Group.map` can be given.
+"""What a worker of `course_app.cluster` does with a batch: functions for `Group.map`.
 
-Each is a function of a batch and a few plain values. It depends on nothing else, so a batch can be
-done on any worker, and again on another one when a worker is lost, with the same bits. Write
-another one like `rebuild`; nothing here knows of Dask.
+Each takes a batch and a few plain values, and depends on nothing else. So any worker can compute a
+batch, and another one can compute it again, with the same bits, when a worker is lost. Write your
+own like `rebuild`; nothing here knows of Dask.
 
 A batch is a stack of factors (u, s, vt) that travels to the worker, or a `Recipe`, a few numbers
 from which the worker makes the factors itself, where it needs them.
@@ -43,8 +43,8 @@ class Done(NamedTuple):
 class Packed(NamedTuple):
     """What travels to a worker, as bytes that `pickle` reads.
 
-    A worker opens it where an error is the batch's own. Dask would open it where messages arrive;
-    there an error, such as a module that the worker cannot import, is the end of the worker.
+    A worker unpickles it while it computes the batch, so that an error is the batch's own. Dask
+    would unpickle it as messages arrive, where an error, such as a missing module, ends the worker.
     """
 
     content: bytes
@@ -74,7 +74,7 @@ def worker_name() -> str:
 
 
 def nothing(batch: Any) -> None:
-    """A batch without work: what is left of its time is what a batch costs by itself."""
+    """Do nothing with a batch: its time is then the overhead of a batch."""
 
 
 # ---------------------------------------------------------------------- factors that travel
@@ -142,7 +142,7 @@ class Recipe:
 
     @property
     def r(self) -> int:
-        """How many columns u has, k or up to 3 more, so that rows can be read by 16 bytes."""
+        """How many columns u has: k or up to 3 more, so that rows load 16 bytes at a time."""
         return min(-(-self.k // 4) * 4, self.rows, self.columns)
 
     @property
@@ -166,7 +166,7 @@ def recipes(
 class Resident:
     """The factors of a recipe, in the memory of the device on which they are used.
 
-    Sent to another worker, what travels is the recipe: they are made again there.
+    Only the recipe is pickled: another worker makes the factors again.
 
     Attributes
     ----------
@@ -267,7 +267,7 @@ def _resident(batch: Recipe | Resident, engine: str) -> Resident:
 def _stacks(batch: Resident) -> Iterator[Any]:
     """Rebuild the images of a batch, as many at once as `WORKSPACE` holds; use each stack at once.
 
-    On a GPU the memory of a stack becomes that of the next: its work is queued behind the first's.
+    On a GPU all stacks use the same memory: the next one's work is queued behind this one's.
     """
     its = batch.recipe
     if batch.engine == "numpy":
