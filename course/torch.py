@@ -56,7 +56,7 @@ __all__ = ["activation", "gelu", "layer_norm", "reconstruct", "silu", "softmax"]
 
 
 def _rows(x: Tensor) -> Tensor:
-    """A matrix whose rows are contiguous, as it is; of any other tensor `contiguous`."""
+    """A matrix with contiguous rows as it is, any other tensor made contiguous."""
     if x.dim() == 2 and x.stride(1) == 1:
         return x
     return x.contiguous()
@@ -93,7 +93,7 @@ MOST_KNOWN, MOST_ALIKE, EACH_MISS = 64, 8, 64
 
 
 def _is_recorded(tensors: Sequence[Tensor | None]) -> bool | None:
-    """Whether autograd must record a call; None where the dispatcher must see it for others."""
+    """Whether autograd must record a call; None where the call must go through the dispatcher."""
     if (
         _is_compiling()
         or torch.is_autocast_enabled()
@@ -348,7 +348,7 @@ def _refusal(name: str) -> Callable[..., Any]:
 # --- small tensors --------------------------------------------------------------------------------
 
 _BYTES = 2**17 * cuda.get_current_device().MULTIPROCESSOR_COUNT if backend.gpu() else 0
-CHEAP = 4  # times this bound for activations: PyTorch's kernels take little longer than ours
+CHEAP = 4  # times this bound for activations, as PyTorch's kernels take little longer than ours
 #: Bytes, by dtype, up to which PyTorch's own operator serves tensors that require a gradient. There
 #: the host is the bottleneck, and a gradient in Python costs it 20 to 50 µs more.
 #: On an H200 these are 17 MB, such as 4,096 rows of 1,024 in float32.
@@ -369,7 +369,7 @@ def _at_once(operator: Operator, options: tuple, theirs: Callable, bounds: dict,
         try:
             if not _is_compiling():
                 size = x.nbytes
-                if x.requires_grad and 4 < size <= bound_of(x.dtype, 0):  # above 4 it has an axis
+                if x.requires_grad and 4 < size <= bound_of(x.dtype, 0):  # no scalar: x has an axis
                     return theirs(x)
                 for is_known, known_options, how in calls.get(size, ()):
                     if known_options == options and is_known(x):

@@ -38,7 +38,7 @@ Stream = Any
 LIBRARIES = "NumPy, CuPy, PyTorch or numba.cuda"
 MASKED = "{0} is a masked array, and kernels see no mask: fill what is masked first, {1}"
 MOST_PLANS = 512  # an entry point drops the oldest of its plans, a thread all of them
-ALIGNMENT_MASK = 15  # the bits of an address that a plan depends on: it modulo 16 bytes
+ALIGNMENT_MASK = 15  # the bits of an address that a plan depends on: the address modulo 16
 
 
 class EntryPoint:

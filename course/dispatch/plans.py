@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Array = Any  # of NumPy, CuPy, PyTorch, numba.cuda, or what speaks their protocols
 PER_THREAD = prepared.PER_THREAD
-MOST_KEPT = 4 * 2**20  # bytes of workspaces that a plan keeps for a stream; larger ones it does not
+MOST_KEPT = 4 * 2**20  # bytes of workspaces kept for a stream; each call allocates larger ones
 MOST_STREAMS = 8  # whose workspaces a plan keeps
 
 

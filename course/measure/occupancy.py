@@ -82,7 +82,7 @@ class Occupancy:
     blocks, warps : int
         How many are resident on one multiprocessor at a time; 0 where the kernel cannot start.
     fraction : float
-        Resident warps of the most that the multiprocessor can hold.
+        Resident warps / the most warps that the multiprocessor can hold.
     limits : dict
         How many blocks each resource would allow: ``{"registers": 5, "shared memory": 32,
         "threads": 4, "blocks": 16}``; -1 where the kernel needs none of it.

@@ -65,7 +65,7 @@ def compare(subject: str | None = None, own: Path | None = None) -> pandas.DataF
 
 
 def beside(subject: str, own: Path) -> str:
-    """Own times of a subject beside the recorded ones, as text; "" where there is none of both."""
+    """Own times of a subject beside the recorded ones, as text; "" where no time is in both."""
     if own.resolve() == data_path("measurements").resolve():
         return ""  # these are the recorded ones
     table = compare(subject, own)

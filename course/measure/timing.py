@@ -208,7 +208,7 @@ def benchmark(
     bytes, operations : optional
         What the work moves and does, as in `course.measure.roofline.bound`: the result then says
         how near the roof it is, and a time that is too short is refused. Without a GPU they replace
-        the trace, which small data alone makes quick.
+        a trace of the launch, which is slow unless the data is small.
     gpu : str or Roofs, optional
         Whose roofs count. Without it those of the GPU here, else of the simulated one.
     host : bool

@@ -224,7 +224,7 @@ class Group:
         return self._count
 
     def part(self, count: int) -> Group:
-        """The first so many of the workers, as a group; for measuring."""
+        """A group of the first `count` workers, for measuring."""
         names = list(self.workers())
         if not 1 <= count <= len(names):
             raise ClusterError(f"a part of {count} workers; there are {len(names)}")

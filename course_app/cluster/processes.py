@@ -105,7 +105,7 @@ def environment_of(number: int, device: str | None) -> dict[str, str]:
         "COURSE_WORKER": str(number),
         "DASK_LOGGING__DISTRIBUTED": "error",
         "CUDA_VISIBLE_DEVICES": device or "-1",
-        # it asks NVML for the first visible device, and ends where that is "-1"
+        # else a worker asks NVML for the first visible device, and dies where that is "-1"
         "DASK_DISTRIBUTED__DIAGNOSTICS__NVML": "False",
     }
     home = Path(course.__file__).resolve().parents[1]

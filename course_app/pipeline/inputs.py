@@ -106,7 +106,7 @@ def _is_folder(given: Path) -> bool:
 
 
 def _stems(files: Sequence[Path], folder: Path) -> list[str]:
-    """Files' names below a folder; of a long one the end of the subfolders' names is left."""
+    """What files' results are called: subfolders and name, from a long name the last letters."""
     subfolders: dict[str, tuple[str, ...]] = {}
     stems = []
     for file in files:

@@ -113,7 +113,7 @@ def reconstruct_images(
         What factorises: the CPU, in float64, or the GPU, in float32, which differs in the last of
         seven digits; "auto" is the GPU if it rebuilds and the images are not too large.
     recursive : bool
-        Look into subfolders, too. A result's name then begins with them, joined by two underscores.
+        Look into subfolders, too. A result's name begins with theirs, joined by two underscores.
     discard : bool
         After an error or an interruption leave nothing behind. Not together with `resume`.
     replace : bool

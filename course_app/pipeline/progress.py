@@ -9,7 +9,7 @@ from course_app.pipeline.capacity import duration
 from course_app.pipeline.scheduler import Scheduler
 
 EVERY = 30.0  # seconds between lines
-SEEN = 8  # images until the times of stages say something
+SEEN = 8  # images after which the slowest stage is named
 
 
 class Watch:
@@ -29,7 +29,7 @@ class Watch:
         self._seen = 0
 
     def watch(self, scheduler: Scheduler) -> None:
-        """Look at what works on the images from now on."""
+        """Take the times of stages from this scheduler from now on."""
         self.scheduler = scheduler
 
     @property

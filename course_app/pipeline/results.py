@@ -169,7 +169,7 @@ def evenly(values: list[int], most: int) -> list[int]:
 def write_table(qualities: list[Quality], path: Path) -> None:
     """Write a CSV file, a line for each image and k.
 
-    Names are what they are, byte for byte: what is no UTF-8 in them is none there, either.
+    File names are written byte for byte, with any bytes that are no UTF-8.
     """
     columns = [column.name for column in fields(Quality)]
     forms = [DIGITS.get(column, "") for column in columns]
@@ -188,7 +188,7 @@ def write_report(report: Report, settings: dict[str, Any], begun_with: str, path
     set_aside = [{"file": file, "reason": reason} for file, reason in report.skipped]
     rebuilt = len(report.qualities) // len(settings["k"])
     content = {
-        "rebuilt by": report.engine.partition(", ")[0],  # not why, nor among how many
+        "rebuilt by": report.engine.partition(", ")[0],  # no reasons, no number of workers
         **settings,
         "images": rebuilt + len(set_aside),
         "rebuilt": rebuilt,
@@ -241,7 +241,7 @@ def begun_with(out: Path) -> str | None:
 
 
 def is_whole(out: Path) -> bool:
-    """Whether report and table of a finished run are as it left them, as far as they tell."""
+    """Whether report and table of a finished run are as it left them, by the report's checksum."""
     content = _report(out)
     its = content.pop("checksum", None)  # none of a report that cannot be read
     return its is None or (is_file(out / TABLE_FILE) and its == _checksum(content, out))

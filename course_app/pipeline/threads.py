@@ -5,10 +5,10 @@ each core already, those threads only get in one another's way: an SVD of 256x25
 on one thread has been seen to take 800 ms (`course_recording/subjects/pipeline.py` measures it).
 Hence `one_thread`.
 
-The C library maps each array of more than 128 KiB afresh and unmaps it when it is let go. An SVD of
-256x256 lets go of some megabytes: about a thousand pages that the system must find, clear and take
-back from all cores, one thread at a time. `kept` tells glibc to keep what was let go for the next
-array. Other C libraries are left as they are.
+The C library maps each array of more than 128 KiB anew and unmaps it when it is freed. An SVD of
+256x256 frees some megabytes: about a thousand pages that the system must find, clear and take back
+from all cores, one thread at a time. `kept` tells glibc to keep freed memory for the next array.
+Other C libraries are left as they are.
 """
 
 import ctypes
@@ -55,7 +55,7 @@ DEFAULT = 128 << 10
 
 @contextmanager
 def kept() -> Iterator[bool]:
-    """Let the process keep memory that it lets go; at the end it goes back to the system.
+    """Let the process keep freed memory for further arrays; at the end the system gets it back.
 
     Gives False where the C library is not glibc and nothing was changed.
     """
