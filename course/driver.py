@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says by itself: needs no package and no toolkit."""
+"""What NVIDIA's driver reports by itself, without any package or toolkit."""
 
 from __future__ import annotations
 

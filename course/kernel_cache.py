@@ -278,7 +278,7 @@ class DiskCache:
             with contextlib.suppress(OSError):
                 os.utime(file)  # `_bound` removes the least recently used first
             return kernel
-        except Exception:  # of another numba-cuda: compiled anew
+        except Exception:  # another version of numba-cuda stored it: compile again
             return None
 
     def save_overload(self, signature: Any, kernel: Any) -> None:
@@ -391,7 +391,7 @@ def shortcuts() -> Iterator[None]:
         return found
 
     def size(self: Any, kind: Any) -> int:
-        key = str(kind)  # whose hash tells structures apart
+        key = str(kind)  # all structure types of llvmlite have one hash
         if key not in sizes:
             sizes[key] = get_size(self, kind)
         return sizes[key]

@@ -205,7 +205,7 @@ class TorchArrays(Tensors):
             return False
         try:
             segments = self.torch.cuda.memory_snapshot()
-        except RuntimeError:  # of another allocator than PyTorch's usual one
+        except RuntimeError:  # PyTorch uses another allocator than its usual one
             return True
         return not any(
             one["address"] <= address < one["address"] + one["total_size"]

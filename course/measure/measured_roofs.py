@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROOF = "roof"  # the kernel that a file of figures names in its rows of roofs
 BIG = 512 * 1024**2  # bytes of an array that no cache holds
 PASSES = 40  # over data that stays in L2
-ABOVE_MEMORY = 1.1  # so many times faster than device memory L2 must be, to be a roof of its own
+ABOVE_MEMORY = 1.1  # how many times faster than device memory L2 must be, to count as a roof
 CHAINS = 8  # independent sums a thread: enough to hide the latency of a multiply-add
 UNROLLED = 16  # multiply-adds of a chain in an iteration: the loop's own work is little
 ITERATIONS = 256

@@ -102,7 +102,7 @@ def type_of(value: Any) -> types.Type | None:
     try:
         its_own = hasattr(value, "__cuda_array_interface__")
         return original(typeof(value)) if its_own else numba.typeof(value)
-    except (ValueError, TypeError, AttributeError):  # of no type, or one that only it has
+    except (ValueError, TypeError, AttributeError):  # no type, or one that Numba itself lacks
         return None
 
 

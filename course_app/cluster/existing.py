@@ -15,7 +15,7 @@ PAUSE = 0.05  # seconds
 
 
 class _Scheduler:
-    """What `Group` asks of a scheduler in its own process, asked of one elsewhere."""
+    """What `Group` reads of a scheduler, for one that runs in another process."""
 
     def __init__(self, client: Any):
         self._client = client

@@ -116,7 +116,7 @@ def environment_of(number: int, device: str | None) -> dict[str, str]:
 
 
 def visible_devices(count: int) -> list[str]:
-    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them, so many at most."""
+    """At most `count` GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = named.split(",") if named else map(str, range(count))
     return [name.strip() for name in names][:count]

@@ -20,11 +20,11 @@ BATCH_BYTES = 128 << 20  # of the images, factors and reconstructions of a stack
 #: Bytes of an SVD for each pixel, and for each pixel of a square of the smaller side: the image, u,
 #: vt and workspace in float64, then float32. Measured as a process's peak: 71 a pixel of 2500x2500.
 SVD_BYTES, SQUARE_BYTES = 36, 36
-PROCESS_BYTES = 64 << 20  # of a process without its SVD, with the image's file; measured: 45 to 60
+PROCESS_BYTES = 64 << 20  # of a process besides SVDs, with the image's file; measured: 45 to 60 MiB
 MOST_SHARED = 2 << 30  # bytes of stacks that wait for the GPU, or to be saved
 #: CPU seconds, about, to decode, factorise, rebuild, judge and save an image of 256x256 for two
 #: values of k. Then the seconds of work that are worth starting several processes, each further
-#: process, a GPU (seconds of all cores together), each further GPU.
+#: process, a GPU (seconds with all cores at work), each further GPU.
 AN_IMAGE, WORTH_PROCESSES, WORTH_A_PROCESS, WORTH_A_GPU, WORTH_ONE_MORE = 0.015, 1, 0.25, 4, 100
 #: Most processes that feed a GPU, and cores for each: 6,000 images on an H200 with 16 cores took
 #: 5.5 s with one process, 4.6 with two, 3.9 with three.
@@ -118,7 +118,7 @@ def svd_seconds(rows: int, columns: int) -> float:
 
 
 def long_svds(rows: int, columns: int, count: int, at_once: int) -> str | None:
-    """A sentence about SVDs that take long, of so many images; None where they do not.
+    """A sentence that warns of SVDs that take long, of `count` images; None where they do not.
 
     Parameters
     ----------

@@ -264,7 +264,7 @@ class OnGpu:
     size : (int, int)
     ranks : sequence of int
     batch : int
-        The longest stack. Memory on the GPU is taken once, for so many, or as many as it has.
+        The longest stack. GPU memory is allocated once, for that stack or for one that fits.
     svd : {"cpu", "gpu"}
         Who factorises.
     """

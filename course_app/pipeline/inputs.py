@@ -56,7 +56,7 @@ def gathered(
     ----------
     inputs : sequence of str or Path
     out : str or Path, optional
-        The folder for results, in which nothing is read; nor are those of earlier runs anywhere.
+        The folder for results: nothing in it is read. Earlier runs' results are read nowhere.
     recursive : bool
         Look into subfolders.
 

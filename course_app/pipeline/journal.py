@@ -66,7 +66,7 @@ class Done:
 def identity(
     settings: dict[str, Any], files: Sequence[Path], names: Sequence[str]
 ) -> dict[str, Any]:
-    """What a run is begun with: settings; path, size, time and results' name of each.
+    """What a run is begun with: settings, and each file's path, size, time and results' name.
 
     A file that the system says nothing about has a size of -1: it will be set aside.
     """

@@ -1,4 +1,4 @@
-"""What others let this process have: control groups, Slurm, the system's limits of a process.
+"""Limits that others set for this process: control groups, Slurm, the system's process limits.
 
 A control group bounds all processes in it and in those below, so that the least of its own limit
 and of those above counts. /proc/self/cgroup says which group of each hierarchy a process is in,

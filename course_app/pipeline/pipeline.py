@@ -204,7 +204,7 @@ def reconstruct_images(
 
 @dataclass(frozen=True)
 class _How:
-    """Who works, and who is told: as `reconstruct_images` has it."""
+    """How `reconstruct_images` works through the images, and whom it tells of progress."""
 
     batch: int
     gpus: int

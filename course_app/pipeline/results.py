@@ -160,7 +160,7 @@ def _as_written(column: str, value: float) -> float:
 
 
 def evenly(values: list[int], most: int) -> list[int]:
-    """At most so many of the values, the first, the last and some between."""
+    """At most `most` of the values: the first, the last and some between."""
     if len(values) <= most:
         return values
     return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]

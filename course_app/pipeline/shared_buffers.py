@@ -74,7 +74,7 @@ class Layout:
     def within_memory(
         cls, batch: int, size: tuple[int, int], ranks: int, kept: int, images: int
     ) -> "Layout":
-        """As many buffers as memory holds, at most those that so many images fill."""
+        """A layout with as many buffers as memory holds, at most as many as `images` fill."""
         one = cls(1, batch, size, ranks, kept).bytes
         return cls(buffer_count(one, -(-images // batch)), batch, size, ranks, kept)
 

@@ -217,7 +217,7 @@ class Hand:
         for pipe in (process.stdin, process.stdout):
             try:
                 pipe.close()
-            except OSError:  # what was not sent cannot be
+            except OSError:  # what was not sent yet cannot be sent any more
                 pass
         return process.wait()
 
