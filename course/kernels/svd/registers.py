@@ -30,6 +30,7 @@ from course.kernels.svd.qr import Reflections, halve_2, halve_4, halve_8
 from course.kernels.svd.rotate import (
     DONE,
     FINISHED,
+    LEAST,
     NEAR_BY_PAIRS,
     NOISE,
     ROTATES,
@@ -52,12 +53,22 @@ STATIC = 8192  # bytes of static shared memory, at most
 #: Sweeps after which a matrix counts as not converging; random ones take 8, repeated values 20.
 MOST_SWEEPS = 60
 OWN = 8  # rows x of a warp, and rows y
-#: Largest cosine times largest sine of a sweep after which none follows: what was made orthogonal
-#: early in it is left with a few such products, as others rotate.
+#: Largest cosine of a sweep times the largest change of a row's direction, after which no sweep
+#: follows. The product bounds the cosine of rows that meet early in a sweep and then turn further.
 LEFT = 5e-7
 LARGEST = 128  # columns
 LITTLE = 1e-6  # squared length of what is left of a unit vector that lies in a space, but for noise
 SIZES = range(2 * OWN, LARGEST + 1, 2 * OWN)  # to which they are padded
+
+
+@cuda.jit(device=True, forceinline=True)
+def squared_change(a, b, tangent):
+    """(tangent * longer / shorter)², of rows with squared lengths a and b that rotate.
+
+    So far the shorter row turns, and with it its cosine with a third row.
+    """
+    least = max(min(a, b), float32(LEAST))
+    return cuda.libdevice.fast_fdividef(tangent * tangent * max(a, b), least)
 
 
 @cuda.jit(device=True)
@@ -169,16 +180,17 @@ def make_sweep(size: int) -> Callable:
 
     @cuda.jit(device=True, forceinline=True)
     def rotate_pairs(x, y, a, b, floor):
-        """Rotate each pair; the cosine of a lane's, its sine, and its squared lengths."""
+        """Rotate each pair; a lane's cosine, its `squared_change`, and its squared lengths."""
         g = products(x, y)
         before, s, d, tangent = rotation_at_once(a, b, g, floor)
+        change = squared_change(a, b, tangent)
         for q in range(OWN):
             c, e = cuda.shfl_sync(ALL, s, 2 * q), cuda.shfl_sync(ALL, d, 2 * q)
             for n in range(each):
                 p, r = x[q * each + n], y[q * each + n]
                 x[q * each + n] = (p - c * r) - e * p
                 y[q * each + n] = (r + c * p) - e * r
-        return before, s, max(a - tangent * g, float32(0)), max(b + tangent * g, float32(0))
+        return before, change, max(a - tangent * g, float32(0)), max(b + tangent * g, float32(0))
 
     @cuda.jit(device=True, forceinline=True)
     def rotate_and_shift(x, y, a, b, p, q, floor):
@@ -190,6 +202,7 @@ def make_sweep(size: int) -> Callable:
         over, under = cuda.libdevice.fast_fdividef(q, p), cuda.libdevice.fast_fdividef(p, q)
         g = p * q * products(x, y)
         before, s, d, tangent = rotation_at_once(a, b, g, floor)
+        change = squared_change(a, b, tangent)
         a, b = max(a - tangent * g, float32(0)), max(b + tangent * g, float32(0))
         c = float32(1) - d
         over, under = over * tangent, under * s * c
@@ -207,7 +220,7 @@ def make_sweep(size: int) -> Callable:
             y[(OWN - 1) * each + n] = first[n]
         other = (int32(cuda.threadIdx.x) + 2) & 14
         b, q = cuda.shfl_sync(ALL, b, other), cuda.shfl_sync(ALL, q, other)
-        return before, s, a, b, p, q
+        return before, change, a, b, p, q
 
     @cuda.jit(device=True, forceinline=True)
     def pass_on(y, b, memory, base):
@@ -227,16 +240,16 @@ def make_sweep(size: int) -> Callable:
 
     @cuda.jit(device=True)
     def sweep(x, y, floor, memory):
-        """Rotate each pair of rows once; the largest cosine and sine of a lane's pairs."""
-        warp, largest, at = int32(cuda.threadIdx.x // 32), float32(0), int32(0)
-        steepest = float32(0)
+        """Rotate each pair of rows once; the largest cosine and `squared_change` of a lane's."""
+        warp, at = int32(cuda.threadIdx.x // 32), int32(0)
+        largest, turned = float32(0), float32(0)
         a, b = products(x, x), products(y, y)
         while at < rounds:
             waits, step = at & 1 == 1 and warp == warps - (at + 1) // 2, int32(0)
             p, q = float32(1), float32(1)
             while step < OWN and not waits:
-                before, sine, a, b, p, q = rotate_and_shift(x, y, a, b, p, q, floor)
-                largest, steepest = max(largest, before), max(steepest, abs(sine))
+                before, change, a, b, p, q = rotate_and_shift(x, y, a, b, p, q, floor)
+                largest, turned = max(largest, before), max(turned, change)
                 step = int32(step + 1)
             for m in range(OWN):
                 c, e = cuda.shfl_sync(ALL, p, 2 * m), cuda.shfl_sync(ALL, q, 2 * m)
@@ -258,14 +271,14 @@ def make_sweep(size: int) -> Callable:
                 a, b = regroup_2(x, y, a, b)
             elif step == 6:
                 a, b = regroup_1(x, y, a, b)
-            before, sine, a, b = rotate_pairs(x, y, a, b, floor)
-            largest, steepest = max(largest, before), max(steepest, abs(sine))
+            before, change, a, b = rotate_pairs(x, y, a, b, floor)
+            largest, turned = max(largest, before), max(turned, change)
             if step < 3:
                 b = go_round_4(y, b)
             elif step == 4:
                 b = go_round_2(y, b)
             step = int32(step + 1)
-        return largest, steepest
+        return largest, turned
 
     return sweep
 
@@ -344,7 +357,7 @@ def make_parts(size: int, warps: int, element: Callable) -> tuple:
         Whether they are, and how often they were swept.
         """
         x, y = cuda.local.array(count, float32), cuda.local.array(count, float32)
-        found, steep = cuda.shared.array(warps, float32), cuda.shared.array(warps, float32)
+        found, turns = cuda.shared.array(warps, float32), cuda.shared.array(warps, float32)
         t, longest = int32(cuda.threadIdx.x), float32(0)
         w, k, n = memory[:square], memory[square : 2 * square], int32(t)
         rotates = t < 32 * rotating
@@ -370,18 +383,19 @@ def make_parts(size: int, warps: int, element: Callable) -> tuple:
         cuda.syncthreads()
         done, fresh, swept = False, False, int32(0)
         while not done and swept < most:
-            largest, steepest = float32(0), float32(0)
+            largest, turned = float32(0), float32(0)
             if rotates:
-                largest, steepest = sweep(x, y, floor, memory)
-                largest, steepest = largest_of_warp(largest), largest_of_warp(steepest)
+                largest, turned = sweep(x, y, floor, memory)
+                largest, turned = largest_of_warp(largest), largest_of_warp(turned)
             if t % 32 == 0:
-                found[t // 32], steep[t // 32] = largest, steepest
+                found[t // 32], turns[t // 32] = largest, turned
             cuda.syncthreads()
             for other in range(rotating):
-                largest, steepest = max(largest, found[other]), max(steepest, steep[other])
+                largest, turned = max(largest, found[other]), max(turned, turns[other])
             cuda.syncthreads()
             swept = int32(swept + 1)
-            done = fresh and (largest <= float32(DONE) or largest * steepest <= float32(LEFT))
+            little = largest * largest * turned <= float32(LEFT * LEFT)
+            done = fresh and (largest <= float32(DONE) or little)
             near = not fresh and largest <= float32(NEAR_BY_PAIRS)
             if rotates and (near or done or swept >= most):
                 move_rows(x, y, memory, int32(1))

@@ -9,7 +9,9 @@ from course.kernels.svd import rank_k, svd
 from tests.course.kernels.svd_samples import ORTHOGONAL, RESIDUAL, SIGMA, special
 
 LARGEST, LEAST = float(np.finfo(np.float32).max), 2.0**-149
+INFINITE = LARGEST + 2.0**103  # from here on a number is infinite as a float32
 NAMES = [*special(np.random.default_rng(0), 5), "normal", "ones", "mixed", "flat and noise"]
+METHODS = ("plain", "shared", "blocks", "one launch", "registers")
 
 
 def drawn(rng, m, n):
@@ -51,7 +53,7 @@ def test_any_finite_matrices_are_decomposed_or_refused_for_their_values(seed):
     rng = np.random.default_rng(seed)
     m, n = rng.integers(1, 9 if seed == 0 else 24, 2)
     batch = np.stack([drawn(rng, m, n) for _ in range(6)])
-    beyond = [np.linalg.svd(a, compute_uv=False)[0] > LARGEST for a in batch.astype(np.float64)]
+    beyond = [s[0] >= INFINITE for s in np.linalg.svd(batch.astype(float), compute_uv=False)]
     few = {"k": int(rng.integers(1, min(m, n) + 1))}
     call, more = (rank_k, few) if seed % 3 == 2 else (svd, {})
     if any(beyond):
@@ -60,6 +62,19 @@ def test_any_finite_matrices_are_decomposed_or_refused_for_their_values(seed):
     right = batch[~np.array(beyond)]
     for a, *factors in zip(right, *call(right, **more), strict=True):
         assert_right(a, *factors, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS[:6])
+def test_rows_and_columns_of_very_different_lengths_give_orthonormal_factors(seed):
+    """The cosine of two short rows changes as each of them is rotated with longer ones."""
+    rng = np.random.default_rng([seed, 24])
+    m, n = rng.integers(4, 10 if seed == 0 else 25, 2)
+    a = rng.standard_normal((4, m, n))
+    for by in ((4, 1, n), (4, m, 1))[: int(rng.integers(1, 3))][:: rng.choice([-1, 1])]:
+        a *= 2.0 ** -rng.uniform(0, rng.integers(2, 40), by)
+    for method in METHODS:
+        for one, *factors in zip(np.float32(a), *svd(np.float32(a), method=method), strict=True):
+            assert_right(one, *factors, (seed, method))
 
 
 @pytest.mark.slow
