@@ -184,7 +184,7 @@ class Calls:
         if name == "fill":
             site = self.site(node, ast.unparse(owner))
             value = self.operand(node.args[0], kind.dtype)
-            return self.operation("store_all", code, value, site, None)
+            return self.operation("store_all", code, value, site, operators.name_of(kind.dtype))
         if name == "copy":
             made = self.site(node, assigned_name(self.source, node) or ast.unparse(node))
             return self.operation("copied", code, made)

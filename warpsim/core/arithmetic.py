@@ -130,7 +130,7 @@ def raised(a, b):
     """``pow(a, b)``; to an int32 by squares in the type of ``a``. Source: libdevice's powi."""
     exponent = np.asarray(b)
     if exponent.dtype.kind == "f":
-        return np.power(a, b)
+        return np.float_power(a, b)
     left, square, result = np.abs(exponent.astype(np.int64)), np.asarray(a), np.ones_like(a)
     while left.any():
         result = np.where(left & 1, result * square, result)

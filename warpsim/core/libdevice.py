@@ -44,7 +44,7 @@ _ONE = {
 }  # fmt: skip
 _TWO = {
     "atan2": np.arctan2, "copysign": np.copysign, "fmax": np.fmax, "fmin": np.fmin,
-    "fmod": np.fmod, "hypot": MATH["hypot"], "nextafter": np.nextafter, "pow": np.power,
+    "fmod": np.fmod, "hypot": MATH["hypot"], "nextafter": np.nextafter, "pow": np.float_power,
     "fdim": lambda x, y: np.where(x <= y, 0.0, x - y), "remainder": each(math.remainder),
 }  # fmt: skip
 _FAST = {name: _ONE[name] for name in ("cos", "exp", "exp10", "log", "log10", "log2", "sin", "tan")}
@@ -67,7 +67,7 @@ CALLS: dict[str, tuple[Callable, types.Type, tuple[types.Type, ...]]] = {
     for kind, end in ((f8, ""), (f4, "f"))
 } | {
     **{f"fast_{name}f": (partial(_in_double, run), f4, (f4,)) for name, run in _FAST.items()},
-    "fast_powf": (partial(_in_double, np.power), f4, (f4, f4)),
+    "fast_powf": (partial(_in_double, np.float_power), f4, (f4, f4)),
     "fast_fdividef": (np.divide, f4, (f4, f4)),
     "saturatef": (lambda x: np.where(np.isnan(x), 0, np.clip(x, 0, 1)), f4, (f4,)),
     "frsqrt_rn": (partial(_in_double, _ONE["rsqrt"]), f4, (f4,)),

@@ -146,8 +146,7 @@ def power(a, b, convert, bits=0):
     if _kind(a) == "c":
         return convert(arithmetic.complex_power(a, b))
     if not bits:
-        root = type(b) is float and b == 0.5  # NumPy's shortcut makes NaN of -inf
-        return convert(np.sqrt(np.where(np.isneginf(a), -a, a + 0.0)) if root else np.power(a, b))
+        return convert(np.float_power(a, b))  # np.power's shortcut for 0.5 makes NaN of -inf
     size, integers = abs(b), _kind(a) in "iu"
     a = convert(a)
     if type(b) is ndarray and type(a) is not ndarray:

@@ -57,6 +57,21 @@ def _of_the_library(rng: np.random.Generator) -> list[str]:
     ]
 
 
+BYTES = "t# = cuda.local.array(2, np.int8); {}; o[@] = t#[1]"
+OF_POWERS = "cuda.libdevice.pow(a, b)", "cuda.libdevice.powf(a, b)", "math.pow(a, b)"
+
+
+@pytest.mark.parametrize("which", ["left", "right", "both"])
+def test_a_shared_exponent_is_no_shortcut_and_a_byte_is_the_lower_half_of_its_register(which):
+    """Drawn once: pow(-inf, 0.5), and a slice of bytes that is set to a float."""
+    sets = [BYTES.format(one) for one in ("t#[:] = a", "t#[:] = (b, a)", "t#[1] = a")]
+    half, values = np.float32([0.5]), np.float32([-np.inf, -0.0, 300, 3e9, -200.5])
+    for texts, out in (([*OF_POWERS, "a ** b"], "float64"), (sets, "int64")):
+        lanes = drawn.by_lanes(texts, values, half, out)
+        np.testing.assert_equal(drawn.by_shared(texts, values, half, out, which), lanes)
+        assert not np.isnan(lanes[:, :4]).any()
+
+
 @pytest.mark.parametrize("which", ["left", "right", "both"])
 @pytest.mark.parametrize("seed", range(MORE or 3))
 def test_a_shared_value_computes_as_one_that_differs_by_thread(seed, which):
