@@ -1,12 +1,12 @@
 """Attention, steps 1 and 2: scores in memory; and a block that keeps all keys of a head.
 
-For each head, ``out = softmax(scale q k^T) v``: query i is compared with every key, and the values
-are averaged by how well they fit. Source: Vaswani et al., "Attention Is All You Need",
+For each head, ``out = softmax(scale q k^T) v``: a score compares query i with a key, and the
+softmax of the scores weighs the values. Source: Vaswani et al., "Attention Is All You Need",
 arXiv:1706.03762.
 
-All kernels take q, k, v (batch, tokens, heads, size) with any strides but of the last axis, and out
-(batch, tokens, heads * size); they hold float16 or bfloat16, sums are float32. What is as large as
-the scores, tokens x tokens for each head, is what the later steps do not write.
+All kernels take q, k, v (batch, tokens, heads, size) and out (batch, tokens, heads * size), of
+float16 or bfloat16; sums are float32. The last axis is contiguous, the others may be strided. Step
+1 writes the scores, tokens x tokens for each head, to global memory; later steps do not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from course.backend import cuda
 from course.kernels.gemm.tiles import ELEMENTS
 
 LOG2_E = float32(1 / math.log(2))
-LOWEST = float32(-3e38)  # below each score that a sum of float16 can have
+LOWEST = float32(-3e38)  # lower than any score of float16 q and k
 
 # --- step 1: scores in memory ---------------------------------------------------------------------
 
@@ -30,10 +30,10 @@ SIDE = 16  # threads of a block, along both axes
 
 @cuda.jit(fastmath=True)
 def scores_in_memory(q, k, scale, scores):
-    """Step 1: scores (batch * heads * tokens, tokens), float32; the softmax of its rows follows.
+    """Step 1: scores (batch * heads * tokens, tokens), float32; a softmax of the rows follows.
 
-    Mapping: thread (x, y) has key x and query y, blockIdx.z the head of an image.
-    Memory: a thread reads a row of q and a row of k; it writes 4 bytes, which are read twice more.
+    Mapping: thread (x, y) has key x and query y; blockIdx.z counts the heads of all images.
+    Memory: a thread reads a row of q and one of k, and writes 4 bytes, which two launches read.
     """
     key, query = cuda.grid(2)
     tokens, heads, size = q.shape[1], q.shape[2], q.shape[3]
@@ -47,9 +47,9 @@ def scores_in_memory(q, k, scale, scores):
 
 @cuda.jit(fastmath=True)
 def values_of_scores(weights, v, out):
-    """Step 1, the end: each output is the sum of all values by their weights.
+    """Step 1, the end: each output is the sum of all values, times their weights.
 
-    Mapping: thread (x, y) has column x of a head and query y, blockIdx.z the head of an image.
+    Mapping: thread (x, y) has column x of a head and query y, as in `scores_in_memory`.
     """
     e, query = cuda.grid(2)
     tokens, heads, size = v.shape[1], v.shape[2], v.shape[3]
@@ -65,17 +65,17 @@ def values_of_scores(weights, v, out):
 
 # --- step 2: fused --------------------------------------------------------------------------------
 
-QUERIES = 64  # of a block, a thread each
+QUERIES = 64  # of a block: one a thread
 
 
 @functools.cache
 def fused(element: str, size: int) -> Callable:
     """Step 2, (q, k, v, scale, out): one launch, no scores in memory.
 
-    Mapping: thread t of block (x, y) has query 64 x + t of head y of all images' heads.
+    Mapping: thread t of block (x, y) has query 64 x + t of head y, counted over all images.
     Memory: the block copies the head's keys and values to shared memory once, 4 * size bytes a
     token. All threads read the same element at the same time: a broadcast. Scores are computed
-    twice, for the largest and for the weights, which costs less than to keep them.
+    twice, first for their maximum, then for the weights: storing them would cost more.
     """
     ELEMENT = ELEMENTS[element]
 
@@ -86,7 +86,7 @@ def fused(element: str, size: int) -> Callable:
         total = cuda.local.array(size, float32)
         t, tokens, heads = int32(cuda.threadIdx.x), int32(q.shape[1]), int32(q.shape[2])
         image, head = cuda.blockIdx.y // heads, cuda.blockIdx.y % heads
-        values = tokens * int32(size)  # where they begin
+        values = tokens * int32(size)  # where the values begin in shared memory
         for n in range(t, values, QUERIES):
             token, e = n // int32(size), n % int32(size)
             shared[n] = k[image, token, head, e]

@@ -1,4 +1,4 @@
-"""The entry point of attention, and which step a call takes.
+"""The entry point of attention, and the step that a call takes.
 
 >>> qkv = product(x, weight, "nt", bias).reshape(batch, tokens, 3, heads, 64)
 >>> y = attention(qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2])     # views: nothing is copied
@@ -39,7 +39,7 @@ SIZES = (32, 64, 80, 96, 128)  # of a head
 
 
 def result(q: ArrayFacts, k: ArrayFacts, v: ArrayFacts, scale: float | None, method: str) -> Result:
-    """Shape and type of the output, of what is right."""
+    """Shape and dtype of the output; refuses arguments that do not fit together."""
     require_choice(method, "method", LADDER.names)
     holds(q, "q", *HALF_TYPES)
     for array, name in ((q, "q"), (k, "k"), (v, "v")):
@@ -98,7 +98,7 @@ def _online(p, q, k, v, out, scale=None):
     parts = ceil_div(p.tokens, online.WARPS * online.ROWS)
     factor = np.float32(_scale(p, scale) / math.log(2))
     kernel, sizes = online.online(name_of(out.dtype), p.size), map(np.int32, (p.heads, parts))
-    rows = online.WARPS * online.ROWS + 4 * online.KEYS  # queries; two steps of keys and values
+    rows = online.WARPS * online.ROWS + 4 * online.KEYS  # queries; two stages of keys and values
     return [Launch(kernel, p.batch * p.heads * parts, online.THREADS,
                    (q, k, v, *sizes, factor, out), 2 * rows * online.pitch(p.size))]  # fmt: skip
 
@@ -151,7 +151,7 @@ def _wgmma_refusal(p):
 
 
 def _best(p):
-    """The fastest that fits; the simulator takes longest for "wgmma"."""
+    """The fastest step that fits; never "wgmma" in the simulator, which is slowest at it."""
     fast = ("wgmma", "online") if backend.gpu() is not None else ("online",)
     return next((name for name in fast if not LADDER.steps[name].lacks(p)), "scores")
 
@@ -180,37 +180,37 @@ def attention(
     q: Array, k: Array, v: Array, scale: float | None = None, out: Array | None = None,
     method: str = "auto", stream: Stream = None,
 ) -> Array:  # fmt: skip
-    """``softmax(scale q k^T) v`` of each head, without a mask; sums in float32. Forward alone.
+    """Multi-head attention, ``softmax(scale q k^T) v``: no mask, sums in float32, forward only.
 
     Parameters
     ----------
     q, k, v : array, shape (batch, tokens, heads, size), float16 or bfloat16
-        Of NumPy, CuPy, PyTorch or numba.cuda; size is 32, 64, 80, 96 or 128. On the GPU a head's
-        elements are contiguous; the other axes may have any strides, so views of one product
-        (batch, tokens, 3, heads, size) do.
+        Of NumPy, CuPy, PyTorch or numba.cuda; size is 32, 64, 80, 96 or 128. On the GPU the last
+        axis is contiguous. The other axes may have any strides: views of one projection (batch,
+        tokens, 3, heads, size) are taken as they are.
     scale : float, optional
-        Above 0; without it ``size ** -0.5``.
+        Factor of the scores, above 0; by default ``size ** -0.5``.
     out : array, shape (batch, tokens, heads * size), optional
-        Where to write, in C order; none of the others.
+        Where to write, in C order; shares no memory with q, k and v.
     method : str
-        Of `attention.ladder.names`.
+        One of `attention.ladder.names`; "auto" takes the fastest that fits.
     stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of q's library.
+        Of CuPy, PyTorch or numba.cuda, or its handle; by default q's library's current one.
 
     Returns
     -------
-    array, shape (batch, tokens, heads * size), of q's type
-        `out`, if it is given; else of q's library. A NaN in q makes its row of the head NaN; one
-        in k or v, all rows of the head; other heads and images stay as they are.
+    array, shape (batch, tokens, heads * size), of q's dtype
+        `out`, if it is given; else of q's library. A NaN in q reaches its row of that head, a NaN
+        in k or v all rows of that head. Other heads and images are unaffected.
 
     Raises
     ------
     TypeError
-        For no array, or elements of another type.
+        For an argument that is no array, or another dtype.
     ValueError
-        For shapes or strides that do not fit, an unknown method, a method that they cannot have.
+        For shapes or strides that do not fit, an unknown method, or one that cannot take them.
     """
-    if isinstance(scale, np.generic):  # which would be compared in its own precision
+    if isinstance(scale, np.generic):  # it would be compared in its own precision
         scale = scale.item()
     return _ENTRY.call((q, k, v), (scale, method), out, stream)
 

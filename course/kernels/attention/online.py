@@ -1,12 +1,12 @@
-"""Attention, step 3: mma, keys by the step, and an online softmax.
+"""Attention, step 3: mma on 64 keys at a time, with an online softmax.
 
-What was summed with the largest score so far is multiplied by ``exp(old largest - new largest)``.
-So no score is kept, and there may be any number of tokens.
+Where a row's largest score grows, its sums so far are scaled by ``exp(old largest - new largest)``.
+So no scores are stored, and there may be any number of tokens.
 Source: Milakov, Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867; Dao et
 al., "FlashAttention", arXiv:2205.14135.
 
-The accumulator of the first product has the register layout of the second one's A operand: the
-weights never leave their lane.
+The accumulators of q k^T have the register layout of the A operand of the next mma, weights times
+v. So the weights never leave their lane.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from warpsim.ptx import (
     wait_copies,
 )
 
-WARPS, ROWS = 4, 16  # of a block; queries of a warp
-KEYS = 64  # of a step
+WARPS, ROWS = 4, 16  # warps of a block; queries of a warp
+KEYS = 64  # keys of a step
 THREADS = 32 * WARPS
 
 
 def row_softmax(element: str, columns: int) -> tuple[Callable, Callable, Callable]:
-    """Device functions of a warp's scores, 16 rows of so many columns: mask, largest score, weigh.
+    """Device functions for a warp's scores, 16 rows of `columns`: mask, largest_score, weigh.
 
-    Of lane l, ``scores[4 * j + e]`` is row l // 4 + 8 (e // 2), column 8 j + 2 (l % 4) + e % 2. The
-    upper row is half 0, the lower one half 1.
+    In lane l, ``scores[4 * j + e]`` is in row l // 4 + 8 (e // 2), column 8 j + 2 (l % 4) + e % 2.
+    So a lane has two rows: `half` 0 is the upper one, 1 the lower one.
     """
     pack = PACK[element]
 
     @cuda.jit(device=True, forceinline=True)
     def mask(scores, first, low, high, lane):
-        """Keys before `low` and from `high` on count nothing; from column `first` on."""
+        """Mask the keys before `low`, and from `high` on, among the columns from `first` on."""
         for j in range(first // 8, columns // 8):
             for e in range(4):
                 key = int32(8 * j + 2 * (lane & 3) + (e & 1))
@@ -58,7 +58,7 @@ def row_softmax(element: str, columns: int) -> tuple[Callable, Callable, Callabl
 
     @cuda.jit(device=True, forceinline=True)
     def largest_score(scores, half, largest):
-        """Of a row and what was the largest before: two chains, so half the latency."""
+        """The largest of a row's scores and `largest`; two chains of max halve the latency."""
         other = largest
         for j in range(columns // 8):
             largest = max(largest, scores[4 * j + 2 * half])
@@ -67,7 +67,7 @@ def row_softmax(element: str, columns: int) -> tuple[Callable, Callable, Callabl
 
     @cuda.jit(device=True, forceinline=True)
     def weigh(scores, packed, half, factor, shift):
-        """Scores become weights, two in a register; this lane's sum, before they are rounded."""
+        """Pack a row's weights, two in a register; return this lane's sum of them, unrounded."""
         total, other = float32(0), float32(0)
         for j in range(columns // 8):
             n = 4 * j + 2 * half
@@ -82,7 +82,7 @@ def row_softmax(element: str, columns: int) -> tuple[Callable, Callable, Callabl
 
 
 def pitch(size: int) -> int:
-    """Elements from a row to the next in shared memory: chunks are swizzled by eights."""
+    """Row pitch in shared memory, in elements; the swizzle permutes 8 chunks of 8 elements."""
     return size if size <= 64 else round_up(size, 64)
 
 
@@ -90,10 +90,10 @@ def pitch(size: int) -> int:
 def online(element: str, size: int) -> Callable:
     """Step 3, (q, k, v, heads, parts, factor, out); factor is the scale times log2(e).
 
-    Mapping: block i has the part i % parts of a head's queries, 64 of them, a warp 16.
-    Memory: 16 bytes a thread; while a step is computed, the next one's keys and values are copied.
-    In shared memory chunk c of row r lies at c ^ (r % 8), of rows of 64 bytes at c ^ (r // 2 % 4),
-    so that ldmatrix, eight rows at a time, has no bank conflicts.
+    Mapping: block i has part i % parts of the queries of head i // parts: 64 queries, 16 a warp.
+    Memory: copies of 16 bytes. While a step is computed, the next step's keys and values arrive.
+    Swizzle: chunk c of row r lies at c ^ (r % 8), in rows of 64 bytes at c ^ (r // 2 % 4). So
+    ldmatrix, which reads eight rows at a time, has no bank conflicts.
     """
     ELEMENT = ELEMENTS[element]
     mma = mma_bf16 if element == "bfloat16" else mma_f16
@@ -111,7 +111,7 @@ def online(element: str, size: int) -> Callable:
 
     @cuda.jit(device=True)
     def fetch(source, tiles, start, first, rows, image, head):
-        """Begin to copy rows of a head, zeros beyond the last token."""
+        """Start the copies of a head's rows; rows beyond the last token become zeros."""
         for n in range(int32(cuda.threadIdx.x), int32(rows * CHUNKS), THREADS):
             row, chunk = int32(n // CHUNKS), int32(n % CHUNKS)
             inside = first + row < source.shape[1]
@@ -120,10 +120,10 @@ def online(element: str, size: int) -> Callable:
             at = int32(start + swizzled(row, chunk))
             copy8_async(tiles, at, source, there, 8 if inside else 0)
 
-    # 16 keys at a time: of a loop that the compiler does not unroll, the scores are in memory
+    # 16 keys a call: in a loop that is not unrolled, scores would be in local memory
     @cuda.jit(device=True, forceinline=True)
     def multiply(scores, queries, tiles, start, lane, j):
-        """Scores of 16 queries and the j-th 16 keys of a step."""
+        """Compute the scores of 16 queries and the j-th 16 keys of a step."""
         for n in range(8):
             scores[8 * j + n] = float32(0)
         row = int32(16 * j + (lane & 7) + ((lane >> 4) << 3))
@@ -140,7 +140,7 @@ def online(element: str, size: int) -> Callable:
 
     @cuda.jit(device=True)
     def add_values(total, packed, tiles, start, lane):
-        """Add the step's values by their weights."""
+        """Add the step's values, times their weights."""
         for j in range(KEYS // 16):
             a4 = packed[4 * j], packed[4 * j + 1], packed[4 * j + 2], packed[4 * j + 3]
             row = int32(16 * j + (lane & 15))

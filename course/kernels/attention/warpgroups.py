@@ -1,18 +1,18 @@
 """Attention, step 4: wgmma on 64 queries a warpgroup, keys and values by TMA, persistent blocks.
 
-A product of four warps has the scores of 64 queries and up to 256 keys in registers. Up to 256
-tokens those are all: the softmax takes one pass, and nothing is ever corrected. Longer rows come
-`keys` at a time (online softmax). The weights stay where they are: as the first factor of the
-second product (`warpsim.ptx.wgmma_rn`).
+A wgmma leaves the scores of 64 queries and up to 256 keys in registers. Up to 256 tokens, these are
+all scores of a query: the softmax takes one pass, and no sum is rescaled. With more tokens, a step
+takes `keys` keys, and the softmax is online. The weights stay in registers, as the A operand of the
+second wgmma (`warpsim.ptx.wgmma_rn`).
 
-Thread 0 also begins the copies, a step ahead. It waits for the other warpgroups to be done with a
-stage, so its own is the last in each step, and the others are where they need another part of the
-machine. Before an item's last stage is free its results have left shared memory: they lie where the
-queries were.
+Thread 0 also starts the copies, a step ahead, and waits until the other warpgroups have released a
+stage. So its own one trails in each step, and the others use other units of the SM. An item's
+results are staged in shared memory where its queries were. They have been stored before the item's
+last stage is released.
 
-Where tokens are many, two warpgroups play ping-pong: by `ready` one has the tensor cores for its
-values and its next scores, while the other computes weights; then they change. A third warpgroup
-copies, so that neither waits for the other's stage, and leaves its registers to them.
+With many tokens, two warpgroups ping-pong. The barriers `ready` give the tensor cores to one, for
+its values and its next scores, while the other computes weights. A third warpgroup is the producer,
+so that neither waits for the other to release a stage. It hands most of its registers to them.
 Source: Shah et al., "FlashAttention-3", arXiv:2407.08608.
 """
 
@@ -59,23 +59,22 @@ from warpsim.ptx import (
 def warpgroups(element: str, config: Config) -> Callable:
     """The kernel of (q, k, v as tensor maps, out, tokens, heads, parts, items, factor).
 
-    An item is one of the `parts` of a head's queries, 64 * groups of them; factor is the scale
-    times log2(e).
-    Mapping: block i has the items i, i + blocks, ...; warp w of a group the rows 16 w to 16 w + 15,
-    and four lanes a row.
-    Memory: q, k and v of an item are read once, rows of 128 bytes: a head of 80 has two boxes, of
-    whose second one 16 columns are its own, and only those are multiplied. A box has `held` rows,
-    so rows beyond the last token are never those of the next image: they are zeros from the
-    beginning. The last step of a longer row begins earlier for the same reason, and what was seen
-    is masked.
+    An item is one of a head's `parts`: 64 * groups queries. factor is the scale times log2(e).
+    Mapping: block i has items i, i + blocks, ...; warp w of a warpgroup has rows 16 w to 16 w + 15,
+    four lanes a row.
+    Memory: q, k and v of an item are read once, by boxes with rows of 128 bytes. A head of 80 takes
+    two boxes; only 16 columns of the second one are its own, and only these are multiplied. With
+    `held` tokens a box has just these rows, so it reads none of the next image; the rest of a stage
+    is zeroed once. With more tokens, the last step begins earlier for the same reason, and keys
+    that the step before has done are masked.
     """
     GROUPS, KEYS, STAGES, HELD, _, SIZE, PINGPONG = config
     BOXES, TILE, DEEP = config.boxes, config.tile, min(SIZE, WIDE)
-    LAST = max(SIZE - WIDE, 0)  # columns of the second box
+    LAST = max(SIZE - WIDE, 0)  # columns of the head in the second box
     ELEMENT, pack = ELEMENTS[element], PACK[element]
     THREADS, STAGE, AHEAD, BUFFERS = config.threads, config.stage, config.ahead, config.buffers
     STAGE_BITS = STAGES.bit_length() - 1
-    QUERIES, ITEM = STAGES * STAGE, GROUPS * TILE  # where queries begin; those of an item
+    QUERIES, ITEM = STAGES * STAGE, GROUPS * TILE  # where queries begin; an item's queries
     KEY_BYTES, QUERY_BYTES = 2 * config.box * BOXES * WIDE, 2 * ITEM
     COLUMNS, SCORES, WORDS = config.columns, config.columns // 2, KEYS // 4
     SUMS, BESIDE, VALUES = SIZE // 2, KEYS * WIDE, KEYS * BOXES * WIDE
@@ -84,7 +83,7 @@ def warpgroups(element: str, config: Config) -> Callable:
 
     @cuda.jit(device=True, inline="always")
     def begin(tiles, full, filled, empty, q, k, v, begun, steps, tokens, heads, parts, mine, grid):
-        """Begin the copies of a block's step, as soon as its stage is free."""
+        """Start the copies of a block's step `begun`, as soon as its stage is free."""
         n = begun if HELD else quotient(begun, steps)
         item, next_step = int32(mine + n * grid), int32(begun - n * steps)
         head = quotient(item, int32(parts))
@@ -114,10 +113,10 @@ def warpgroups(element: str, config: Config) -> Callable:
     @cuda.jit(launch_bounds=(config.threads, config.blocks), fastmath=True)
     def attention_warpgroups(q, k, v, out, tokens, heads, parts, items, factor):
         tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
-        full = cuda.shared.array(STAGES, uint64)  # queries and keys are there
-        filled = cuda.shared.array(STAGES, uint64)  # values are
+        full = cuda.shared.array(STAGES, uint64)  # barriers: queries and keys have arrived
+        filled = cuda.shared.array(STAGES, uint64)  # values have arrived
         empty = cuda.shared.array(STAGES, uint64)
-        ready = cuda.shared.array(2, uint64)  # a group may multiply
+        ready = cuda.shared.array(2, uint64)  # a warpgroup may use the tensor cores
         scores = cuda.local.array(SCORES, float32)
         words = cuda.local.array(WORDS, uint32)
         fresh = cuda.local.array(SUMS, float32)
@@ -131,7 +130,7 @@ def warpgroups(element: str, config: Config) -> Callable:
             for s in range(STAGES):
                 mbarrier_init(full, int32(s), int32(1))
                 mbarrier_init(filled, int32(s), int32(1))
-                mbarrier_init(empty, int32(s), int32(4 * GROUPS))  # a warp each
+                mbarrier_init(empty, int32(s), int32(4 * GROUPS))  # one arrival a warp
             if PINGPONG:
                 mbarrier_init(ready, int32(0), int32(4))
                 mbarrier_init(ready, int32(1), int32(4))
@@ -144,7 +143,7 @@ def warpgroups(element: str, config: Config) -> Callable:
         steps = int32(1) if HELD else quotient(int32(tokens + (KEYS - 1)), int32(KEYS))
         mine, grid = int32(cuda.blockIdx.x), int32(cuda.gridDim.x)
         count = quotient(int32(items - mine + grid - 1), grid)  # items of this block
-        all_steps, begun = int32(0), int32(0)  # steps of the block; those whose copies have begun
+        all_steps, begun = int32(0), int32(0)  # the block's steps that are done; that are copied
         cuda.syncthreads()
         grid_dependency_wait()
         if PINGPONG and group == GROUPS:
@@ -156,7 +155,7 @@ def warpgroups(element: str, config: Config) -> Callable:
             return
         if PINGPONG:
             setmaxnreg_inc(240)
-        phase = int32(group ^ 1)  # the first group's first wait is over at once
+        phase = int32(group ^ 1)  # warpgroup 0 passes its first wait at once
         for number in range(count):
             queries = int32(QUERIES + (number & (BUFFERS - 1)) * ITEM + TILE * group)
             largest0, largest1, weights0, weights1 = LOWEST, LOWEST, ZERO, ZERO
@@ -222,9 +221,9 @@ def warpgroups(element: str, config: Config) -> Callable:
                 if step == steps - 1:
                     scale0 = float32(1) / sum_of_four(weights0)
                     scale1 = float32(1) / sum_of_four(weights1)
-                    named_barrier(int32(1 + group), int32(128))  # all have read the queries
-                    # the lane anew: addresses that the compiler finds unchanged in the loop would
-                    # be kept in registers all the time
+                    named_barrier(int32(1 + group), int32(128))  # the queries have been read
+                    # a shuffle hides the lane from the compiler, which would else compute the
+                    # addresses below before the loop, and hold them in registers throughout
                     its = cuda.shfl_sync(ALL, lane, lane)
                     line = int32(queries + (16 * warp + (its & 15)) * WIDE)
                     for j in range(SIZE // 16):
@@ -254,7 +253,7 @@ def warpgroups(element: str, config: Config) -> Callable:
                             if 4 * (its & 15) < LAST:
                                 there = image, int32(top + r), int32(column + WIDE)
                                 store4(out, there, load4(tiles, int32(at + BOX)))
-                    fence_async()  # the next queries are copied over them
+                    fence_async()  # TMA writes the next queries over these results
                     cuda.syncwarp()
                 if lane == 0:
                     mbarrier_arrive(empty, stage)
