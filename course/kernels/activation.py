@@ -4,7 +4,7 @@
 >>> dx = activation_gradient(dy, x, "silu")
 
 Each function is a device function of float32; arrays hold float32, float16 or bfloat16. `LADDER`
-has the kernels around it: one element a thread, then several with wide loads. Each element is
+has the kernels that apply it: one element a thread, then several by wide loads. Each element is
 loaded once and stored once; the memory traffic must hide the arithmetic.
 
 Source: Hendrycks, Gimpel, "Gaussian Error Linear Units", arXiv:1606.08415; Ramachandran, Zoph, Le,
@@ -37,7 +37,7 @@ LOG2_E = float32(1.4426950408889634)
 # --- the upper tail of the normal distribution: a fast erf ----------------------------------------
 
 #: log2 of the probability that a standard normal number exceeds t, as a polynomial in t; see
-#: `upper_tail`. Fitted to 0 <= t <= 6: the largest error of t times the probability is least.
+#: `upper_tail`. Fitted on 0 <= t <= 6, so that t times the probability has the least maximum error.
 TAIL = (
     -0.99999988079, -1.15110969543, -0.459172219038, -0.0526030510664, 0.00721638929099,
     -0.000253436242929, -0.000138088362291, 2.92720233119e-05, -1.99190026251e-06,
@@ -50,9 +50,9 @@ FAR = float32(16)  # from here on the tail is 0 in float32
 def upper_tail(t):
     """Probability that a standard normal number exceeds t, (1 - erf(t / sqrt(2))) / 2; t to 16.
 
-    2 to a polynomial of degree 8: eight fused multiply-adds and one instruction for the power,
-    where `math.erf` has two polynomials and a choice between them. Its absolute error is below
-    1e-7, and that of t times it, which GELU needs, too. Beyond t = 6 it falls to 0, as it should.
+    It is 2 to a polynomial of degree 8: eight fused multiply-adds and one instruction for the
+    power. `math.erf` has two polynomials and chooses between them. The absolute error is below
+    1e-7, also of t times the probability, which GELU needs. Beyond t = 6 the result falls to 0.
     """
     p = T8 * t + T7
     p = p * t + T6
@@ -123,7 +123,7 @@ def clamped(x, most):
 def gelu_tanh(x):
     """x (1 + tanh(z)) / 2 with z = sqrt(2/pi) (x + 0.044715 x^3), an approximation of GELU.
 
-    (1 + tanh(z)) / 2 is the sigmoid of 2 z. It differs from GELU by up to 4.8e-4, near |x| = 2.7.
+    (1 + tanh(z)) / 2 is the sigmoid of 2 z. The result is off by up to 4.8e-4, near |x| = 2.7.
     """
     y = -FAR if x < -FAR else x
     return y / (ONE + math.exp2(-TWICE_SLOPE_LOG2_E * (y + TANH_CUBE * y * y * y)))
@@ -131,7 +131,7 @@ def gelu_tanh(x):
 
 @cuda.jit(device=True)
 def gelu_tanh_gradient(grad, x):
-    """grad (s + x s (1 - s) 2 z'), s the sigmoid of 2 z; 1 - s as e s, which cancels nothing."""
+    """grad (s + x s (1 - s) 2 z'), s the sigmoid of 2 z; 1 - s as e s, without cancellation."""
     y = clamped(x, TANH_FAR)
     square = TANH_CUBE * y * y
     e = math.exp2(-TWICE_SLOPE_LOG2_E * y * (ONE + square))
@@ -143,7 +143,7 @@ def gelu_tanh_gradient(grad, x):
 # --- Swish (SiLU), and what it is made of ---------------------------------------------------------
 
 SILU_FAR = float32(87)  # exp of it is finite in float32
-SILU_GONE = float32(128)  # exp of it is not: the result is -0 from here on
+SILU_GONE = float32(128)  # exp of it is infinite: silu is -0 from -128 down
 
 
 @cuda.jit(device=True)
@@ -169,7 +169,7 @@ def silu(x):
 
 @cuda.jit(device=True)
 def silu_gradient(grad, x):
-    """grad s (1 + x (1 - s)) with the sigmoid s; 1 - s as exp(-x) s, which cancels nothing."""
+    """grad s (1 + x (1 - s)) with the sigmoid s; 1 - s as exp(-x) s, without cancellation."""
     y = clamped(x, SILU_FAR)
     e = math.exp2(-LOG2_E * y)
     s = ONE / (ONE + e)
@@ -199,11 +199,11 @@ def leaky_relu(x):
 
 @cuda.jit(device=True)
 def leaky_relu_gradient(grad, x):
-    """grad where x is above 0, else a fifth of it; x may be the result, which has its sign."""
+    """grad where x is above 0, else a fifth of it; x may be the result, of the same sign."""
     return grad if x > ZERO else SLOPE * grad
 
 
-#: name -> (function of x, its gradient, a function of what comes back and x)
+#: name -> (function of x, its gradient, a function of grad and x)
 FUNCTIONS: dict[str, tuple[Callable, Callable]] = {
     "gelu": (gelu, gelu_gradient),
     "gelu erf": (gelu_erf, gelu_erf_gradient),
@@ -247,7 +247,7 @@ def element_blocks(out: Array) -> tuple[int, int]:
 
 
 def in_place(out: Array, activation: str | None) -> list[Launch]:
-    """What applies an activation to an array on the device; nothing without one."""
+    """The launch that applies an activation to an array on the device; none for None."""
     if activation is None:
         return []
     elements = flat(out, "out")
@@ -291,10 +291,10 @@ def load_four(array, place, values, n):
 def wide(function: Callable, dtype: str, config: ActivationConfig, backward: bool = False) -> Any:
     """Step 2, of (x, out): several elements a thread, all loads in flight before the first result.
 
-    Mapping: block b has the elements from b tiles on; in each access its threads load four
-    neighbours each, side by side. Arrays begin where 4 elements can be loaded at once. What is left
-    of the array behind the last four is a thread's each, in the last block. x may be out. Step 2
-    `backward`, of (grad, x, out), is the same with two arrays, each of which may be out.
+    Mapping: block b has tile b. In each access, neighbouring threads load neighbouring groups of
+    four elements; arrays are aligned for that. Up to three elements after the last group go to
+    single threads of the last block. x may be out. With `backward` the kernel is the same for
+    (grad, x, out), where grad or x may be out.
     """
     element, accesses = NUMBA_TYPES[dtype], config.accesses
     step, tile, rows = config.threads * VECTOR, config.tile, accesses + 1
@@ -333,7 +333,7 @@ def wide(function: Callable, dtype: str, config: ActivationConfig, backward: boo
 
     @cuda.jit
     def activation_wide(x, out):
-        grid_dependency_wait()  # here: a kernel's own text says that it waits
+        grid_dependency_wait()  # here, not in all_of: `waits` looks at the kernel's own code
         all_of(x, x, out)
 
     @cuda.jit
@@ -346,7 +346,7 @@ def wide(function: Callable, dtype: str, config: ActivationConfig, backward: boo
 
 @cuda.jit
 def multiply(a, b, out):
-    """Element by element. After `sigmoid` it makes Swish in two kernels: 5 transfers, not 2."""
+    """a times b. After `sigmoid` it makes Swish in two kernels: 5 transfers an element, not 2."""
     i = cuda.grid(1)
     if i < out.size:
         out[i] = float32(a[i]) * float32(b[i])
@@ -356,7 +356,7 @@ def multiply(a, b, out):
 
 
 def _problem_of(*arrays: Array, name: str) -> ElementProblem:
-    """Of flat arrays on the device, the last of which receives the result."""
+    """The problem of flat arrays on the device, the last of which receives the result."""
     its = arrays[-1]
     return ElementProblem(its.size, name_of(its.dtype), are_aligned(*arrays), name)
 
@@ -425,28 +425,28 @@ def activation(
         Of NumPy, CuPy, PyTorch or numba.cuda, float32, float16 or bfloat16. On the GPU in C
         order.
     name : str
-        Of `FUNCTIONS`: "gelu", "gelu erf", "gelu tanh", "silu" (Swish), "sigmoid", "relu",
+        One of `FUNCTIONS`: "gelu", "gelu erf", "gelu tanh", "silu" (Swish), "sigmoid", "relu",
         "leaky relu" (0.2).
     out : array, optional
         Where to write, of x's shape and type; may be x.
     method : str
-        Of `LADDER.names`: "auto" takes "wide", and "each" for slices that begin where four elements
-        cannot be accessed at once.
+        One of `LADDER.names`: "auto" takes "wide", and "each" for slices that are not aligned to
+        four elements.
     stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda, or its handle; without it x's library's current one.
+        Of CuPy, PyTorch or numba.cuda, or its handle; by default x's library's current one.
 
     Returns
     -------
     array
-        `out`, if it is given; else of x's library, shape and dtype. Nothing is launched for no
-        elements.
+        `out`, if it is given; else of x's library, shape and dtype. An empty array launches
+        nothing.
 
     Raises
     ------
     TypeError
-        For no array, or elements of another type.
+        For an argument that is no array, or another dtype.
     ValueError
-        For an unknown function or method, an `out` that does not fit, or strides that do not.
+        For an unknown function or method, or an `out` or strides that do not fit.
     """
     return _ENTRY.call((x,), (name, method), out, stream)
 
@@ -462,7 +462,7 @@ def activation_gradient(
     method: str = "auto",
     stream: Stream = None,
 ) -> Array:
-    """Backward: the gradient by x, from that by the result and from x; all else as `activation`."""
+    """The gradient of a loss by x; `grad` is that by the result. All else as for `activation`."""
     return _GRADIENT.call((grad, x), (name, method), out, stream)
 
 

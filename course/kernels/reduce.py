@@ -3,9 +3,9 @@
 >>> reduction(x)                                # the sum, a float32; NumPy in, a scalar out
 >>> reduction(x, "max", out=result)             # into an array of one float32 on the GPU
 
-Elements are float32, float16 or bfloat16, partial results float32. NaN stays NaN, in a maximum,
-too. The work is to read each element once: 4 bytes of float32 and one operation. The steps differ
-in how partial results are combined: by atomics, in shared memory, by shuffles, in registers.
+Elements are float32, float16 or bfloat16, partial results float32. A NaN makes the result NaN, a
+maximum, too. The work is to read each element once: 4 bytes of float32, one operation. The steps
+differ in how they combine partial results: by atomics, in shared memory, by shuffles, in registers.
 
 Source: Harris, "Optimizing Parallel Reduction in CUDA", NVIDIA 2007; CUDA C++ Programming Guide,
 `__threadfence`, for the last block. The softmax of rows is in `course.kernels.softmax`.
@@ -65,11 +65,11 @@ def larger(a, b):
 
 @cuda.jit(device=True)
 def raise_to(out, value):
-    """An atomic maximum of float32, by their bits.
+    """An atomic maximum of float32, by integer atomics on the bits.
 
-    Positive values are in the order of their bits as integers, negative ones in the reverse order
-    of their bits without a sign; NaN without its sign is above all. The atomic maximum of float32
-    itself ignores NaN, and is a loop of compare-and-swap.
+    Positive values sort as their bits do as signed integers, negative ones in the reverse order of
+    their bits as unsigned integers. A NaN with its sign cleared is above all. CUDA's own atomic
+    maximum of float32 ignores NaN, and is a compare-and-swap loop.
     """
     local = cuda.local.array(1, float32)
     local[0] = value
@@ -99,7 +99,7 @@ KINDS = {
 
 @cuda.jit
 def fill(out, value):
-    """Write the identity element, which steps 1 to 4 combine with."""
+    """Write the identity element to out, into which steps 1 to 4 combine by atomics."""
     out[0] = value
 
 
@@ -129,8 +129,8 @@ def tree(kind: Kind) -> Callable:
     """Step 2, of (x, out): a tree in shared memory, then one atomic a block.
 
     Mapping: thread i has element i; half of the block's threads combine two values, then a quarter.
-    Active threads are neighbours, so are their addresses: no divergence within warps until fewer
-    than 32 are left, no bank conflicts. 9 barriers.
+    Active threads are neighbours, and so are their addresses: no warp diverges until fewer than 32
+    threads are active, and there are no bank conflicts. 9 barriers.
     """
     combined, combine_at, nothing = kind.combined, kind.combine_at, kind.nothing
 
@@ -154,9 +154,9 @@ def tree(kind: Kind) -> Callable:
 
 @functools.cache
 def combiners(kind: Kind, warps: int) -> tuple[Callable, Callable]:
-    """Device functions: the values of a warp's lanes combined, for all lanes; those of a block.
+    """Device functions that combine the values of a warp, for all lanes, and those of a block.
 
-    The block's result is thread 0's. `warps` is a power of two.
+    Only thread 0 gets the block's result. `warps` is a power of two.
     """
     of_warp, nothing = over_lanes(kind.combined), kind.nothing
 
@@ -179,8 +179,8 @@ def combiners(kind: Kind, warps: int) -> tuple[Callable, Callable]:
 def shuffles(kind: Kind) -> Callable:
     """Step 3, of (x, out): lanes combine by shuffles, warps in shared memory, one barrier.
 
-    Mapping: thread i has element i. Of 9 barriers and 255 additions in shared memory a block, one
-    barrier and 8 values are left.
+    Mapping: thread i has element i. A block has one barrier and 8 values in shared memory, where
+    step 2 has 9 barriers and 255 additions there.
     """
     combine_at, nothing = kind.combine_at, kind.nothing
     _, of_block = combiners(kind, WARPS)
@@ -203,11 +203,11 @@ SHAPES, pieces = CONFIGS, combiners  # as lesson 10 called them before version 0
 
 @functools.cache
 def gatherer(kind: Kind, config: ReductionConfig, aligned: bool) -> Callable:
-    """Device function of (x, first, step): a thread's part of the tiles from `first` on.
+    """Device function of (x, first, step): a thread's result for the tiles from `first` on.
 
-    Whole tiles are read unguarded, four elements at a time where the array is aligned, all loads
-    in flight before the first is used; each access has a partial result of its own, so that no
-    addition waits for the one before. In the tile in which x ends each access has a guard.
+    Whole tiles are read unguarded, four elements at a time where the array is aligned, with all
+    loads in flight before the first is used. Each access has its own partial result, so that no
+    addition waits for the one before. Only in the tile where x ends are accesses guarded.
     """
     combined, nothing, threads = kind.combined, kind.nothing, config.threads
     accesses, tile = config.accesses, config.tile
@@ -266,7 +266,7 @@ def gatherer(kind: Kind, config: ReductionConfig, aligned: bool) -> Callable:
 
 @functools.cache
 def several(kind: Kind, config: ReductionConfig, aligned: bool) -> Callable:
-    """Step 4, of (x, out): several elements a thread, wide loads; then as step 3, one atomic.
+    """Step 4, of (x, out): several elements a thread by wide loads; then as step 3, one atomic.
 
     Mapping: block b has the b-th tile.
     """
@@ -289,10 +289,10 @@ def last_block(kind: Kind, config: ReductionConfig, aligned: bool) -> Callable:
     """Step 5, of (x, partial, counter, out): one wave of blocks, the last of which combines all.
 
     Mapping: block b has tiles b, b + blocks, ... It writes its result to ``partial[b]``, makes it
-    visible to all (threadfence), and counts itself. The last one to count knows that all results
-    are there, and combines them. counter is 0 before and after. The result is no atomic sum, so it
-    is added in the same order each time, and its bits are the same. A single block has nobody to
-    wait for.
+    visible to all blocks (threadfence), and increments counter. The block that counts last knows
+    that all results are there, and combines them. counter is 0 before and after. Partial results
+    are always combined in the same order, so the result's bits are reproducible, unlike an atomic
+    sum's. A single block writes its result directly.
     """
     nothing, tile, threads = kind.nothing, config.tile, config.threads
     combined = kind.combined
@@ -356,7 +356,7 @@ def _several(problem: ReductionProblem, x: Array, out: Array, kind: str) -> list
 
 
 def _last_block(problem: ReductionProblem, x: Array, out: Array, kind: str) -> list[Launch]:
-    """Its partial results and counter may not be used by two launches at the same time."""
+    """Two launches at the same time must not share its partial results and its counter."""
     config = last_block_config(problem.size)
     most = config.blocks * multiprocessors()
     blocks = min(max(1, ceil_div(problem.size, config.tile)), most)
@@ -418,23 +418,23 @@ def reduction(
         order.
     kind : {"sum", "max"}
     out : array of one float32, optional
-        On the GPU: where to write; nothing is waited for.
+        On the GPU: where to write. The call then returns without waiting for the GPU.
     method : str
-        Of `LADDER.names`; "auto" takes "last block".
+        One of `LADDER.names`; "auto" takes "last block".
     stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda, or its handle; without it x's library's current one.
+        Of CuPy, PyTorch or numba.cuda, or its handle; by default x's library's current one.
 
     Returns
     -------
-    `out`, if it is given; else of CuPy and PyTorch an array without axes, where x is; else a
-    numpy.float32, for which the GPU is waited for
+    `out`, if it is given. Else, for CuPy and PyTorch, an array without axes on x's device; for
+    others a numpy.float32, for which the call waits for the GPU
 
     Raises
     ------
     TypeError
-        For no array, or elements of another type.
+        For an argument that is no array, or another dtype.
     ValueError
-        For an unknown kind or method, the maximum of no elements, a wrong `out`, or strides.
+        For an unknown kind or method, the maximum of no elements, or a wrong `out` or strides.
     """
     return _ENTRY.call((x,), (kind, method), out, stream)
 

@@ -117,18 +117,18 @@ def transpose_padded(out, image):
 def in_flight(config: TileConfig, reads: int, writes: int) -> Callable:
     """Step 4, of (out, image): a thread has all its loads in flight before it stores the first.
 
-    Mapping: a block moves a tile of any shape. Lanes walk along its rows, then along its columns.
-    They read one element of the image each or four, and write as many of out; 0 stands for one
-    whose neighbours in the row lie apart.
-    Memory: loads beyond the edge are of the last row or column once more, so that none is behind a
-    branch. At most two lanes access a bank at once.
+    Mapping: a block moves a tile. Lanes walk along its rows to load, along its columns to store.
+    `reads` and `writes` are the elements of an access to image and out, 1 or 4. 0 is for single
+    elements of rows that are not contiguous.
+    Memory: indices beyond the edge are clamped to the last row or column, so that no load is behind
+    a branch. Bank conflicts are two-way at most.
     """
     high, wide, threads = config.high, config.wide, config.threads
     pitch, size = wide + 1, high * (wide + 1)
     in_step, out_step = max(reads, 1), max(writes, 1)
     loads, stores = high * wide // (threads * in_step), high * wide // (threads * out_step)
-    across, along = wide // in_step, high // out_step  # threads side by side
-    down, right = threads // across, threads // along  # from one access to the next
+    across, along = wide // in_step, high // out_step  # threads side by side: to load, to store
+    down, right = threads // across, threads // along  # from one access of a thread to its next one
 
     @cuda.jit(device=True)
     def read(image, row, column, values, n):
@@ -195,7 +195,7 @@ def _at_once(array: Array) -> int:
 
 
 def moved_by(kernel: Any, tile: tuple[int, int]) -> Step:
-    """The step of a kernel whose blocks move so many columns and rows each."""
+    """The step of a kernel whose blocks move `tile` each: so many columns and rows."""
 
     def launches(problem: MatrixProblem, image: Array, out: Array) -> list[Launch]:
         grid = blocks_over(problem.rows, problem.columns, tile, "image")
@@ -246,13 +246,13 @@ def transpose(
     Parameters
     ----------
     image : array, shape (rows, columns), float32
-        Of NumPy, CuPy, PyTorch or numba.cuda, of any strides.
+        Of NumPy, CuPy, PyTorch or numba.cuda, with any strides.
     out : array, shape (columns, rows), float32, optional
-        Where to write; no part of image.
+        Where to write; shares no memory with image.
     method : str
-        Of `LADDER.names`; "auto" takes "in flight".
+        One of `LADDER.names`; "auto" takes "in flight".
     stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of image's library.
+        Of CuPy, PyTorch or numba.cuda, or its handle; by default image's library's current one.
 
     Returns
     -------
@@ -262,10 +262,10 @@ def transpose(
     Raises
     ------
     TypeError
-        For no array, or elements that are not float32.
+        For an argument that is no array, or another dtype than float32.
     ValueError
         For another number of axes, an unknown method, an `out` that does not fit, or more rows than
-        a grid has blocks for: 4.19 million where there are 9 columns and more.
+        a grid has blocks for: 4.19 million, with 9 columns or more.
     """
     return _ENTRY.call((image,), (method,), out, stream)
 
