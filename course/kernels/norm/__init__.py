@@ -1,4 +1,4 @@
-"""LayerNorm: a ladder of eleven steps, one more for elements of 16 bits, and its gradients'."""
+"""LayerNorm: a ladder of eleven steps, one more for 16-bit elements, and one for gradients."""
 
 from course.heuristics.norm import REGISTERS_AND_SHARED, NormProblem, Variant
 from course.kernels.norm.backward import layer_norm_backward

@@ -5,16 +5,16 @@ With xhat = (x - mean) * scale, scale = 1 / sqrt(variance + eps) and g = dy * ga
     dx     = scale * (g - mean(g) - xhat * mean(g * xhat))      means over the row
     dgamma = sum(dy * xhat),  dbeta = sum(dy)                   sums over the rows
 
-Where an activation follows, dy is first multiplied by its slope at xhat * gamma + beta.
+Where an activation follows, dy is first multiplied by its derivative at xhat * gamma + beta.
 
 Nothing is kept from forward: mean and scale are computed again from x, which has to be
 read anyway. Sums over rows are float32, in parts that are added up at the end; no atomics, so the
 same input gives the same bits.
 
 Method "two kernels" takes rows of any length: one kernel for dx, one for the columns' sums, which
-reads dy and x once more. Method "registers" does both in one: blocks walk over the rows with both
-rows in registers, and their threads keep their columns' sums there, too:
-`course.kernels.norm.backward_registers`. After either, one small kernel adds up both sums' parts.
+reads dy and x once more. Method "registers" (`course.kernels.norm.backward_registers`) does both in
+one. Its blocks walk over the rows; registers hold a row of x and of dy, and the columns' sums.
+After either, one small kernel adds up the parts of dgamma and dbeta.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from course.kernels.warps import WARP, lanes_sum
 # --- the columns' sums, added up ------------------------------------------------------------------
 
 COLUMNS, DOWN = 32, 8  # threads of a block in x and y
-MOST_PARTS = 64  # of the rows, whose sums are added up
-SUMS_DOWN = 32  # in y, where nothing but sums is to be done: as many loads in flight as can be
+MOST_PARTS = 64  # of the rows, each with its own sums
+SUMS_DOWN = 32  # threads in y of `column_sums`: the most that a block can have, and loads in flight
 
 
 @functools.cache
 def sum_down(down: int) -> Callable:
-    """A device function: the sum of the values of `down` threads above each other, for the top."""
+    """A device function: the sum over the `down` threads of a column, for its first thread."""
 
     @cuda.jit(device=True)
     def summed(value, shared):
@@ -160,12 +160,12 @@ def backward_of_rows(activation: str | None) -> Callable:
 
 @functools.cache
 def backward_of_columns(activation: str | None) -> Callable:
-    """Sums of dy * xhat and of dy over some of the rows, of (dy, x, gamma, beta, moments, some).
+    """Sums of dy * xhat and of dy over parts of the rows, by (dy, x, gamma, beta, moments, some).
 
-    some (2, parts, columns) receives them; dy is what comes back from the activation.
+    some (2, parts, columns) receives them; dy is first multiplied by the activation's derivative.
 
-    Mapping: block (i, j) of 32 x 8 threads has 32 columns and the rows of part j, which are
-    every so many eights of rows.
+    Mapping: block (i, j) of 32 x 8 threads has 32 columns and part j of the rows. These are groups
+    j, j + parts, ... of eight rows each.
     """
     slope = function_of(activation, backward=True)
 
@@ -232,7 +232,7 @@ def _registers(p, dy, x, gamma, beta, dx, dgamma, dbeta, eps, activation):
 
 
 def summed(some: Array, dgamma: Array, dbeta: Array) -> Launch:
-    """The launch that adds up the parts of both sums."""
+    """The launch that adds up the parts of dgamma and of dbeta."""
     grid = ceil_div(some.shape[-1], COLUMNS), 2
     return Launch(column_sums, grid, (COLUMNS, SUMS_DOWN), (some, dgamma, dbeta))
 
@@ -258,7 +258,7 @@ def _results(dy, x, gamma, beta, eps, parameters, method, activation):
 
 
 def _launches(dy, x, gamma, beta, dx, dgamma, dbeta, eps, parameters, method, activation):
-    if not x.size:  # sums of no rows
+    if not x.size:  # sums over no rows are zeros
         none = workspace((2, 1, x.shape[-1]), np.float32, zeros=True)
         return [summed(none, dgamma, dbeta)] if parameters else []
     arrays = matrix(dy, "dy"), matrix(x, "x"), gamma, beta, matrix(dx, "dx"), dgamma, dbeta
@@ -288,13 +288,13 @@ def layer_norm_backward(
     Parameters
     ----------
     dy : array, shape (..., columns)
-        The gradient of the result; of x's shape and type.
+        The gradient of the result; of x's shape and dtype.
     x, gamma, eps
         As given to `layer_norm`.
     parameters : bool
         Whether dgamma and dbeta are wanted.
     method : str
-        Of `BACKWARD.names`: "auto" takes "registers", and "two kernels" for longer rows.
+        One of `BACKWARD.names`: "auto" takes "registers", and "two kernels" for longer rows.
     stream
         As for `layer_norm`.
     beta, activation
@@ -302,16 +302,16 @@ def layer_norm_backward(
 
     Returns
     -------
-    dx : array, of x's shape and type
+    dx : array, of x's shape and dtype
     dgamma, dbeta : array or None, shape (columns,)
-        Of gamma's type; without gamma of x's.
+        Of gamma's dtype; without gamma, of x's.
 
     Raises
     ------
     ValueError, TypeError
         As `layer_norm`.
     """
-    if isinstance(eps, np.generic):  # which would be compared in its own precision
+    if isinstance(eps, np.generic):  # it would be compared in its own precision
         eps = eps.item()
     return _ENTRY.call((dy, x, gamma, beta), (eps, parameters, method, activation), None, stream)
 

@@ -1,11 +1,11 @@
 """LayerNorm backward in one persistent kernel, with rows of dy and x in registers.
 
-A thread has a few columns of each row, of x and of dy, and keeps its columns' sums for dgamma and
-dbeta in registers, too, from row to row. The formulas are in `course.kernels.norm.backward`.
+A thread has a few columns of each row, of x and of dy. It adds up dgamma and dbeta of its columns
+over the rows in registers, too. The formulas are in `course.kernels.norm.backward`.
 
-Where an activation follows the normalisation, its gradient comes first: what it was given, hat *
-gamma + beta, is computed once more, and never written. That takes a row's mean and scale before the
-sums of dy can begin, so two barriers a row where there is one without.
+Where an activation follows, its derivative comes first. Its input, hat * gamma + beta, is computed
+once more, and never written. That needs a row's mean and scale before the sums over dy can begin:
+two barriers a row, not one.
 """
 
 import functools
@@ -25,14 +25,14 @@ from course.kernels.warps import WARP, lanes_sum
 def backward_in_registers(config: RowConfig, variant: Variant, parameters: bool) -> Callable:
     """The kernel (dy, x, gamma, beta, eps, dx, some) of method "registers".
 
-    beta is read where the variant has an activation.
+    beta is read only where the variant has an activation.
 
     some : (2, blocks * config.rows, columns) float32
-        Receives sums over some of the rows, for dgamma and then for dbeta, where `parameters` is
+        Receives sums over parts of the rows, for dgamma and then for dbeta, where `parameters` is
         true.
 
-    Launch with ``config.threads`` threads and any number of blocks. One barrier a row: a warp's
-    sums are about its own mean and moved to the row's when they are merged. With an activation two.
+    Launch with ``config.threads`` threads and any number of blocks. One barrier a row: each warp
+    sums about its own mean, and merging moves the sums to the row's. With an activation, two.
     The shared arrays are double buffered, so no thread overwrites what another still reads.
     """
     part = row_functions(config, variant)
@@ -53,7 +53,7 @@ def backward_in_registers(config: RowConfig, variant: Variant, parameters: bool)
 
         @cuda.jit(device=True)
         def near_factors(array, p, columns, thread, factors):
-            """A part of gamma or beta, or what stands for it; zeros beyond the end of the row."""
+            """Part p of gamma or beta, or constants for None; zeros beyond the end of the row."""
             column = int64(thread) * wide + p * row_threads * wide
             here = p < unguarded or column < columns
             for e in range(wide):
@@ -71,7 +71,7 @@ def backward_in_registers(config: RowConfig, variant: Variant, parameters: bool)
 
     @cuda.jit(device=True)
     def go_back(values, gradients, mean, scale, gamma, beta, columns, thread):
-        """The gradients before the activation, in place, from those behind it."""
+        """Multiply gradients, in place, by the activation's derivative at its input."""
         factors, shifts = cuda.local.array(4, float32), cuda.local.array(4, float32)
         for p in range(parts):
             near_gamma(gamma, p, columns, thread, factors)
@@ -103,7 +103,7 @@ def backward_in_registers(config: RowConfig, variant: Variant, parameters: bool)
 
     @cuda.jit(device=True)
     def merged_moments(shared, side, columns, thread):
-        """The row's mean and squares from those of its warps, and how far this lane's mean is."""
+        """The row's mean and squares, merged from its warps'; this lane's mean less the row's."""
         place = thread % int32(near_warps)
         other, here = min(place, int32(warps - 1)), place < warps
         weight = of_warp(other, columns) if here else float32(0)
@@ -114,7 +114,7 @@ def backward_in_registers(config: RowConfig, variant: Variant, parameters: bool)
 
     @cuda.jit(device=True)
     def merged_sums(moved, shared, side, thread):
-        """The row's sums from those of its warps, whose means were `moved` from the row's."""
+        """The row's sums, merged from its warps'; `moved` is a warp's mean less the row's."""
         place = thread % int32(near_warps)
         other, here = min(place, int32(warps - 1)), place < warps
         sum_g = shared[side, 2, other] if here else float32(0)

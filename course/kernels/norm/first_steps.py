@@ -37,7 +37,7 @@ class Made(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class NormStep(Step):
-    """A step of the ladder: what makes its kernel, too."""
+    """A step of the ladder that also gives its kernel by itself."""
 
     #: ``launch(rows, columns, variant)`` gives the kernel, called with (x, gamma, beta, eps, out),
     #: and what it is launched with.
@@ -46,12 +46,12 @@ class NormStep(Step):
 
 @functools.lru_cache(16)
 def constant(value: int, length: int, device: int) -> Array:
-    """A number again and again, on a GPU; kept."""
+    """An array on a GPU that repeats a number; cached."""
     return cuda.to_device(np.full(length, value, np.float32))
 
 
 def or_constant(factor: Array | None, value: int, length: int) -> Array:
-    """Gamma or beta, or as many ones or zeros."""
+    """Gamma or beta; `length` times `value` where it is None."""
     if factor is not None:
         return factor
     return constant(value, length, cuda.get_current_device().id)
@@ -61,7 +61,7 @@ def fused(
     launch: Callable[[int, int, Variant], Made], refusal: Callable[[NormProblem], str],
     missing: int = 1,
 ) -> NormStep:  # fmt: skip
-    """A step of one launch; `missing` ones and zeros stand for factors, 0: as many as columns."""
+    """A step of one launch. A factor that is None becomes `missing` constants; 0: one a column."""
 
     def launches(p, x, gamma, beta, out, eps, activation):
         made, length = launch(p.rows, p.columns, p.variant), missing or p.columns
@@ -80,8 +80,8 @@ def layer_norm_naive(x, gamma, beta, eps, out):
     """Step 1: the formula as it stands; the mean, then the variance, then the row.
 
     Mapping: thread i normalises row i.
-    Memory: x is read three times. The lanes of a warp read one column, a row apart from each other:
-    a sector for each lane, of which 4 bytes are used at a time.
+    Memory: x is read three times. The lanes of a warp read one column, with addresses a row apart.
+    So each lane requests its own sector, and uses 4 bytes of it at a time.
     """
     row = cuda.grid(1)
     if row < x.shape[0]:
@@ -176,7 +176,7 @@ def layer_norm_squares(x, gamma, beta, eps, out):
 
 @cuda.jit(device=True)
 def merged(count, mean, squares, other_count, other_mean, other_squares):
-    """Count, mean and sum of squared differences of two parts of a row together.
+    """Merge count, mean and sum of squared differences from the mean of two parts of a row.
 
     Only differences are squared, so a large mean costs no digits. An empty part changes nothing.
     Source: Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
@@ -191,7 +191,7 @@ def merged(count, mean, squares, other_count, other_mean, other_squares):
 
 @cuda.jit(device=True)
 def moments_of(x, row, first, step):
-    """Count, mean and sum of squared differences of every `step`-th number of a row, in one pass.
+    """Count, mean and sum of squared differences of every `step`-th element of a row, in one pass.
 
     Source: Welford, "Note on a Method for Calculating Corrected Sums of Squares and Products",
     Technometrics 4 (1962).
@@ -239,7 +239,7 @@ WARPS = 4  # of a block: rows in step 4, parts of a row in step 5
 
 @cuda.jit(device=True)
 def merged_in_warp(count, mean, squares):
-    """The moments of all lanes' parts together, for all lanes: five exchanges, no barrier."""
+    """Merge the moments of all lanes, for all lanes: five shuffles, no barrier."""
     for step in range(5):
         offset = 16 >> step
         other_count = cuda.shfl_xor_sync(ALL, count, offset)
@@ -251,7 +251,7 @@ def merged_in_warp(count, mean, squares):
 
 @functools.cache
 def merged_in_block(warps: int) -> Callable:
-    """Device function: the moments of all threads' parts together, for all threads."""
+    """Device function: merge the moments of all threads, for all threads."""
 
     @cuda.jit(device=True)
     def of_block(count, mean, squares):
@@ -291,8 +291,8 @@ def layer_norm_block(x, gamma, beta, eps, out):
     """Step 5: a block a row; shuffles within the warps, one barrier between them.
 
     Mapping: block i normalises row i, thread t has the columns t, t + 128, ...
-    Memory: x is read twice, from memory and from a cache. Every warp merges the warps' parts once
-    more for itself, which saves a second barrier.
+    Memory: x is read twice, from memory and from a cache. Each warp merges all warps' moments for
+    itself, which saves a second barrier.
     """
     counts = cuda.shared.array(WARPS, float32)
     means = cuda.shared.array(WARPS, float32)
@@ -317,7 +317,7 @@ def layer_norm_block(x, gamma, beta, eps, out):
 
 
 def _plain(kernel: Callable, rows_a_block: int, threads: int) -> NormStep:
-    """A kernel that is the same for all rows, and knows of no activation."""
+    """The step of a kernel that is the same for all rows, and fuses no activation."""
 
     def launch(rows: int, columns: int, variant: Variant) -> Made:
         return Made(kernel, ceil_div(rows, rows_a_block), threads)
@@ -325,7 +325,7 @@ def _plain(kernel: Callable, rows_a_block: int, threads: int) -> NormStep:
     return fused(launch, lambda problem: "", missing=0)
 
 
-#: The steps by name; "squares" is there to be seen failing.
+#: The steps by name; "squares" is there to show how it fails.
 FIRST_STEPS = {
     "naive": _plain(layer_norm_naive, 64, 64),
     "tree": _plain(layer_norm_tree, 1, TREE),

@@ -1,7 +1,7 @@
 """LayerNorm of 16-bit elements: a warp a row of at most 1,024, eight elements an access.
 
-float16 and bfloat16 halve the bytes, so accesses of four elements would be of 8 bytes. Sums stay
-float32: of 768 numbers near 60 the squares alone overflow float16, and its sums stop at 2,048.
+float16 and bfloat16 halve the bytes, so an access of four elements would have 8 bytes, not 16. Sums
+stay float32: 768 squares of numbers near 60 overflow float16, and counting in it stops at 2,048.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ add_lanes = lanes_sum(WARP)
 
 @functools.cache
 def wide(kind: str, columns: int, rows: int = ROWS, factors: bool = True) -> Callable:
-    """The kernel of (x, gamma, beta, eps, out) as words of two elements: a warp a row, kept.
+    """The kernel of (x, gamma, beta, eps, out), as words of two elements; a warp keeps a row.
 
-    Memory: an access has 16 bytes, all accesses to a row are in flight together.
+    Memory: a lane accesses 16 bytes at a time; all loads of a row are in flight together.
     """
     unpack, pack = (
         (unpack_bf16, pack_bf16) if kind == "bfloat16" else (unpack_f16, pack_f16)
@@ -54,7 +54,7 @@ def wide(kind: str, columns: int, rows: int = ROWS, factors: bool = True) -> Cal
         grid_dependency_wait()
         t = int32(cuda.threadIdx.x)
         wanted = int32(cuda.blockIdx.x) * int32(rows) + t // int32(WARP)
-        row = min(wanted, int32(x.shape[0] - 1))  # beyond the last, the last once more
+        row = min(wanted, int32(x.shape[0] - 1))  # surplus warps load the last row again
         first = int32(4) * (t % int32(WARP))
         total = float32(0)
         for n in range(ACCESSES):

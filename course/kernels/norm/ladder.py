@@ -1,10 +1,10 @@
 """Normalise the rows of a matrix on the GPU (LayerNorm): the ladder, and the entry point.
 
-Each step stands beside its launch: 1 to 5 in `course.kernels.norm.first_steps`, 6, 7, 9 and 10 in
-`course.kernels.norm.registers`, 8 in `course.kernels.norm.long_rows`; 16-bit elements have a ladder
-of their own, `course.kernels.norm.half`, whose last step "auto" takes. Which one that is, and how
-threads share rows, is chosen in `course.heuristics.norm`. Gradients are in
-`course.kernels.norm.backward` and `course.kernels.norm.backward_registers`.
+Steps 1 to 5 are in `course.kernels.norm.first_steps`, 6, 7, 9 and 10 in
+`course.kernels.norm.registers`, 8 in `course.kernels.norm.long_rows`, and "half", for 16-bit
+elements, in `course.kernels.norm.half`. Which step "auto" takes, and how threads share rows, is
+chosen in `course.heuristics.norm`. Gradients are in `course.kernels.norm.backward` and
+`course.kernels.norm.backward_registers`.
 
 >>> y = layer_norm(x, gamma, beta)                          # NumPy in, NumPy out
 >>> layer_norm(x, gamma, beta, out=y, activation="gelu")    # CuPy or Numba arrays stay there
@@ -42,7 +42,7 @@ from course.kernels.norm.long_rows import in_both
 from course.kernels.norm.registers import IN_REGISTERS
 from course.kernels.steps import Ladder, Launch, ceil_div, configured, require_choice, round_up
 
-LONGEST = 2**24  # columns: as many as float32 counts exactly
+LONGEST = 2**24  # columns: float32 counts exactly up to here
 
 
 def problem_of(
@@ -80,9 +80,9 @@ def _both(p, x, gamma, beta, out, eps, activation):
 
 @cuda.jit
 def shifted_factors(gamma, beta, gammas, betas):
-    """Four copies of gamma, and of beta, one after the other: copy r begins at its element r.
+    """Four copies of gamma, and of beta, one after the other: copy r begins with its element r.
 
-    A thread makes one element of each; no copy is made in an array of fewer than four elements.
+    A thread writes one element of each copy. An array of fewer than four elements gets no copies.
     """
     place = cuda.grid(1)
     for start in range(4):
@@ -99,7 +99,7 @@ def shifted_factors(gamma, beta, gammas, betas):
 
 @functools.cache
 def activate(activation: str) -> Callable:
-    """A kernel that applies an activation to a matrix, in place: what fusing saves."""
+    """A kernel that applies an activation to a matrix, in place: the launch that fusing saves."""
     function = function_of(activation)
 
     @cuda.jit
@@ -178,44 +178,44 @@ def layer_norm(
 ) -> Array:
     """Normalise each row, ``(x - mean) / sqrt(variance + eps) * gamma + beta``, on the GPU.
 
-    Arrays that are on the GPU stay where they are. Sums are float32, whatever is stored. NaN and
-    infinity make their whole row NaN, as in PyTorch.
+    Arrays on the GPU stay there. Sums are float32, whatever the arrays hold. NaN and infinity make
+    their whole row NaN, as in PyTorch.
 
     Parameters
     ----------
     x : array, shape (..., columns), float32, float16 or bfloat16
-        Of NumPy, CuPy, PyTorch or numba.cuda; on the GPU a row's numbers lie side by side, and
-        rows of a matrix may lie apart.
+        Of NumPy, CuPy, PyTorch or numba.cuda. On the GPU each row is contiguous; the rows of a
+        matrix may be strided.
     gamma, beta : array, shape (columns,), optional
-        Of x's type or float32; beside float32, of any of the three. Without them as if they were
-        ones and zeros.
+        Of x's dtype or float32; where x is float32, of any of the three dtypes. By default ones
+        and zeros.
     eps : float
         Added to the variance, 0 or more.
     out : array, optional
-        Where to write the result, of x's shape and type; may be x.
+        Where to write the result, of x's shape and dtype; may be x.
     method : str
-        Of `LADDER.names`: "auto" takes what is fastest for rows of this length.
+        One of `LADDER.names`: "auto" takes the fastest for rows of this length.
     activation : str, optional
-        A name of `course.kernels.activation.FUNCTIONS`, such as "gelu", applied to the result; the
-        steps from "registers" on, but for "half", do so before they write it.
+        A name of `course.kernels.activation.FUNCTIONS`, such as "gelu", applied to the result. The
+        steps from "registers" on fuse it, except "half"; the others launch one more kernel.
     stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's library is at.
+        Of CuPy, PyTorch or numba.cuda, or its handle; by default x's library's current one.
 
     Returns
     -------
-    array, of x's shape and type
-        `out`, if it is given; else of NumPy if x is, else of x's kind. Work on the GPU may still be
-        in flight when it is returned.
+    array, of x's shape and dtype
+        `out`, if it is given; else of x's library. Work on the GPU may still be in flight when it
+        is returned.
 
     Raises
     ------
     ValueError
-        When an array has a wrong shape or layout, rows have no numbers or too many for the step,
+        When an array has a wrong shape or layout, rows have no elements or too many for the step,
         eps is negative, or there is no such method or activation.
     TypeError
-        For what is no array, and for numbers of another type.
+        For an argument that is no array, or another dtype.
     """
-    if isinstance(eps, np.generic):  # which would be compared in its own precision
+    if isinstance(eps, np.generic):  # it would be compared in its own precision
         eps = eps.item()
     return _ENTRY.call((x, gamma, beta), (eps, method, activation), out, stream)
 
@@ -238,7 +238,7 @@ def prepared(
     x: Array, gamma: Array | None, beta: Array | None, eps: float, out: Array,
     method: str = "auto", activation: str | None = None, stream: Any = 0,
 ) -> list[tuple[Callable, tuple]]:  # fmt: skip
-    """What `layer_norm` launches, for matrices on the GPU: kernels, configured, and arguments."""
+    """The launches of `layer_norm` for matrices on the GPU: configured kernels, and arguments."""
     arrays = x, gamma, beta, out
     launches = LADDER.launches(*arrays, eps=eps, method=method, activation=activation)
     return configured(launches, stream)
@@ -248,7 +248,7 @@ def prepared(
 
 
 def check_rows(x: ArrayFacts, factors: dict[str, ArrayFacts | None], eps: float) -> int:
-    """The length of the rows."""
+    """The length of the rows; TypeError or ValueError where arguments do not fit."""
     shape = checked(x, "x").shape
     if not shape or not 1 <= shape[-1] <= LONGEST:
         raise ValueError(

@@ -1,22 +1,22 @@
 """Normalise long rows, step 8: a row in registers and in shared memory.
 
-For rows that a block's registers do not hold: the first elements are in registers as in step 6, the
-rest in shared memory, up to 74,201 elements on an H200. Still each is read once. Few blocks, or
-one, are resident on a multiprocessor, so few others' loads fill the time in which a block writes.
-Hence blocks are persistent: where a result was written, the next row's element is prefetched, and
-what has arrived is added up meanwhile. Each thread accesses its own part of shared memory alone.
+Step 8 takes rows that do not fit a block's registers. The first elements are in registers as in
+step 6, the rest in shared memory, up to 74,201 elements on an H200. So each element is still read
+once. Only one block, or a few, fit an SM, so hardly any other block loads while one stores. Hence
+blocks are persistent. Where a result was stored, they prefetch the next row's element, and add up
+elements that have arrived. Each thread accesses only its own part of shared memory.
 
-Gamma and beta are as long as a row, too long for L1 beside it, so every row fetches them from L2,
-as many bytes as x and the result: always those of the next access, while a thread computes one.
+Gamma and beta are as long as a row and do not fit L1 beside it. So every row loads them from L2, as
+many bytes as x and the result. A thread loads the factors of its next access while it computes one.
 
-Rows of a length that is no multiple of four begin anywhere. Then all of a row but at most 66
-elements is its *body*: it begins at a multiple of 256 bytes, and is accessed four elements at a
-time. What is before and behind it is fetched and written one element a thread. Where the body
-begins differs from row to row, so gamma and beta are four copies, which begin at their elements 0
-to 3: in one of them the body's factors can be accessed four at a time.
+Rows whose length is no multiple of four begin at any address. All of such a row but at most 66
+elements is its *body*, which begins at a multiple of 256 bytes. The body is accessed four elements
+at a time; the elements before and behind it are loaded and stored one a thread. The body's first
+column differs from row to row. So there are four copies of gamma and of beta, which begin with
+elements 0 to 3. In one of them the body's factors are aligned.
 
-Blocks that have several rows begin a little after each other. Together they would wait for sums at
-the same time, and memory with them: on an H200 that is worth 1 to 2%.
+Blocks that have several rows start staggered. Else all would wait for their sums at the same time,
+and leave memory idle: on an H200 staggering is worth 1 to 2%.
 """
 
 import functools
@@ -37,20 +37,20 @@ from course.kernels.steps import multiprocessors, shared_memory_limit
 from course.kernels.warps import WARP, lanes_sum
 from warpsim.ptx import commit_copies, copy4_async, copy_async, wait_copies
 
-#: Blocks that have more rows than `FEW` begin in `PHASES` groups, `APART` ns after each other.
+#: Blocks that have more rows than `FEW` start in `PHASES` groups, `APART` ns after each other.
 FEW, PHASES, APART = 2, 8, 1000
-BEHIND = 2  # accesses in flight, after which what has arrived is added up
+BEHIND = 2  # accesses in flight, behind which arrived elements are added up
 
 # --- rows that begin anywhere ---------------------------------------------------------------------
 
 
 def edges(variant: Variant) -> tuple[Callable, ...]:
-    """Device functions of a row's body and of what is beside it; else than shifted that is nothing.
+    """Device functions of a row's body and the elements beside it; unless shifted, all is body.
 
-    `body`: elements of the body. `before`: those before it in a row. `factors_from`: where gamma
-    and beta of its first element are in their four copies. `column`: of the element that a thread
-    has beside the body; `fetch`: begin to copy it with its gamma and beta; `finish`: write its
-    result.
+    `body`: number of elements in it. `before`: number in front of it. `factors_from`: index of
+    its first element's factors in the four copies of gamma and beta. `column`: column of a thread's
+    element beside the body. `fetch`: start to copy that element and its factors. `finish`: store
+    its result.
     """
     has_gamma, has_beta, activation = variant.gamma, variant.beta, function_of(variant.activation)
     shifted = variant.shifted
@@ -96,17 +96,17 @@ def edges(variant: Variant) -> tuple[Callable, ...]:
 
 
 def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tuple[Callable, ...]:
-    """Device functions of a row's results; the next row is prefetched behind, if one `follows`.
+    """Device functions that store a row's results, and prefetch the next row, if one `follows`.
 
-    `sums`: of a thread's elements in shared memory, less a number, and of their squares.
-    `near_factors`: begin to fetch gamma and beta of an access in registers, one ahead, double
-    buffered. `finish`: write results; return up to where what arrived is added up, and sums.
+    `sums`: add up a thread's elements in shared memory, less `shift`, and their squares.
+    `near_factors`: load the factors of an access that is in registers, one access ahead, double
+    buffered. `finish`: store results; return up to which index the next row is summed, and sums.
     """
     load_at, load_row, store_at = part.load_at, part.load_row, part.store_at
     factors_at, result = part.factors_at, part.result
     wide, unguarded, held = variant.wide, variant.unguarded, config.longest
     across, parts, pair = config.threads * wide, config.elements // wide, 2 * wide
-    back, begin = BEHIND * across, parts % 2  # begin: of the two sets, the rest's first
+    back, begin = BEHIND * across, parts % 2  # begin: the buffer of the first far factors
 
     @cuda.jit(device=True)
     def added(some, shift, total, square):
@@ -126,7 +126,7 @@ def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tu
 
     @cuda.jit(device=True)
     def write(out, now, rest, some, factors, half, place, scaling, x, then):
-        """The results of an access, and the next row's elements in its place."""
+        """Store the results of an access, and prefetch the next row's elements in their place."""
         mean, scale = scaling
         row, before = now
         following, next_before = then
@@ -139,7 +139,7 @@ def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tu
 
     @cuda.jit(device=True)
     def catch_up(rest, some, first, place, shift, total, square):
-        """Add up what was fetched `BEHIND` accesses before."""
+        """Add up the elements that were fetched `BEHIND` accesses before."""
         if follows:
             commit_copies()
             wait_copies(BEHIND)
@@ -150,7 +150,7 @@ def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tu
 
     @cuda.jit(device=True)
     def caught_up(first, place):
-        """The place up to which that is done, before the access at `place` is."""
+        """The index up to which `catch_up` has added, before the access at `place`."""
         return max(int32(place - back), first) if follows else first
 
     @cuda.jit(device=True)
@@ -168,10 +168,10 @@ def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tu
     @cuda.jit(device=True)
     def far(out, now, rest, some, first, body, length, factors, weights, scaling, gamma, beta,
             x, then, shift):  # fmt: skip
-        """The results of the elements in shared memory."""
+        """Store the results of the elements in shared memory."""
         total, square = float32(0), float32(0)
         place = first
-        while place + across < length:  # at the end factors may be fetched in vain
+        while place + across < length:  # the last prefetch of factors may be in vain
             ahead = int32(place + across)
             far_factors(gamma, beta, body, ahead, weights, factors, 1 - begin)
             write(out, now, rest, some, factors, begin, place, scaling, x, then)
@@ -214,13 +214,13 @@ def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tu
 
 @functools.cache
 def rows_in_both(config: RowConfig, variant: Variant) -> Callable:
-    """The kernel of step 8, (x, gamma, beta, eps, out), with a row a block at a time.
+    """The kernel of step 8, (x, gamma, beta, eps, out); a block has one row at a time.
 
-    `variant` is of `split_variant`. Warps exchange means and squares double buffered, so that one
-    barrier a row is enough. Sums are of differences from the row's first element of a thread.
+    `variant` comes from `split_variant`. The buffers of warps' means and squares are doubled, so
+    that one barrier a row is enough. A thread sums differences from its first element of the row.
     Launch with ``config.threads`` threads, `dynamic_shared` bytes and any number of blocks.
     """
-    # with streaming loads of what is in registers, rows took 1 to 8% longer on an H200
+    # again: with streaming loads into registers, rows took 1 to 8% longer on an H200
     part = row_functions(config, variant, again=True)
     load_chunk, added, squared, of_warp = part.load_chunk, part.added, part.squared, part.of_warp
     body_in, before_in, factors_from, edge_column, fetch_edge, finish_edge = edges(variant)
@@ -328,7 +328,7 @@ def rows_in_both(config: RowConfig, variant: Variant) -> Callable:
 
 
 def in_both(rows: int, columns: int, variant: Variant) -> Made:
-    """The kernel for rows of a length, and what it is launched with."""
+    """The kernel for rows of a length, and its launch parameters."""
     config = heuristics.split_config(columns, shared_memory_limit()[0], variant.shifted)
     variant = replace(heuristics.split_variant(config, variant, columns), keep_in_l2=False)
     most = multiprocessors() * (heuristics.ROW_THREADS[-1] // config.threads)

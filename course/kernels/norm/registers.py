@@ -1,17 +1,17 @@
 """Normalise the rows of a matrix, steps 6, 7, 9 and 10: wide loads, and the row in registers.
 
-Step 6: a block reads its row once, 16 bytes a thread and access, all of them in flight together,
-and keeps it in registers: mean, then squared differences, then the result, without reading again.
-Step 7 is the same with several short rows in a block: the threads of a row are a part of a warp and
-need shuffles alone. Step 9 is for rows of any length: moments of a chunk after the other, then the
-row is read a second time, while some of it may still be in L2. In step 10 the blocks of a cluster
-share a row: as a block's warps merge their counts, means and squares, so do they. A row is read
-once, however long it is, and few rows keep more multiprocessors busy than there are rows.
+Step 6: a block reads its row once, 16 bytes a thread and access, with all loads in flight together,
+and keeps it in registers. From there it computes the mean, the squared differences and the result.
+Step 7 does so for several short rows a block: a part of a warp has a row, so shuffles suffice. Step
+9 takes rows of any length. It computes the moments chunk by chunk, then reads the row again, while
+some of it may still be in L2. In step 10 the blocks of a cluster share a row, and merge counts,
+means and squares as a block's warps do. So a long row is read once, too, and a few rows keep more
+SMs busy than there are rows.
 
-Which elements a thread has: columns ``(part * row_threads + thread) * wide`` and the ``wide - 1``
-after it, for each part. Parts that a row surely fills are compiled without a guard. In others, what
-is beyond the row's end is the last elements once more, left out of the sums: no load is behind a
-branch. Columns are counted in 64 bits, so that the parts' addresses are one register and constants.
+A thread has columns ``(part * row_threads + thread) * wide`` and the ``wide - 1`` after it, for
+each part. Parts that every row fills are compiled without a guard. In the others, columns beyond
+the row's end are clamped to its last ones and left out of the sums. So no load is behind a branch.
+Columns are 64-bit integers, so that all parts' addresses share one register, with constant offsets.
 
 An activation may follow before the result is written: fused, it costs no memory traffic.
 """
@@ -41,14 +41,14 @@ from warpsim.ptx import cluster, cluster_barrier, cluster_rank, grid_dependency_
 def row_functions(config: RowConfig, variant: Variant, again: bool = False) -> SimpleNamespace:
     """Device functions of one thread's elements, for a config and a variant.
 
-    `load_at`, `store_at`: ``wide`` elements at an index, to and from ``values[n:]``; `load_row`: of
-    a row. `load_chunk`: all elements of a chunk. `how_many`: those that are in the row; `of_warp`:
-    a whole warp's. `added`, `squared`: a thread's sum, and that of its squared differences from a
-    number. `factors_at`: ``wide`` elements of gamma and then of beta, from a column on. `result`:
-    normalise ``wide`` elements with them. `fetch_factors`: all that a thread needs of them, where
-    the config wants them ahead. `finish`: normalise all elements, and store them.
-    `load_row`, `load_chunk` and `finish` have cache hints that no cache need keep a row, unless it
-    is read `again`, or `Variant.keep_in_l2`.
+    `load_at`, `store_at`, `load_row`: access ``wide`` elements at an index, as ``values[n:]``.
+    `load_chunk`: load all elements of a chunk. `how_many`: count those inside the row, `of_warp`
+    those of a warp. `added`, `squared`: sum the elements, or their squared differences from a mean.
+    `factors_at`: load ``wide`` elements of gamma, then of beta, from a column on. `result`:
+    normalise ``wide`` elements by them. `fetch_factors`: load all of a thread's factors, where
+    `config.ahead` wants them early. `finish`: normalise all elements, and store them.
+    `load_row`, `load_chunk` and `finish` hint that no cache need keep a row, unless it is read
+    `again` or the variant says `keep_in_l2`.
     """
     row_threads, unguarded = config.across, variant.unguarded
     wide, kind = variant.wide, NUMBA_TYPES[variant.dtype]
@@ -176,9 +176,9 @@ def row_functions(config: RowConfig, variant: Variant, again: bool = False) -> S
 
 @functools.cache
 def merged_in_cluster(blocks: int) -> Callable:
-    """Device function: a row's mean and squared differences, of its blocks' in a cluster.
+    """Device function: a row's mean and squared differences, merged from its cluster's blocks.
 
-    As warps merge theirs; the blocks read each other's shared memory.
+    They merge as a block's warps do, and read each other's shared memory.
     """
 
     @cuda.jit(device=True)
@@ -233,7 +233,7 @@ def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
             first = int64(t % int32(row_threads)) * wide
             wanted = int32(cuda.blockIdx.x * rows + t // int32(row_threads))
             columns = int32(x.shape[1])
-            row = min(wanted, int32(x.shape[0] - 1))  # beyond the last, the last once more
+            row = min(wanted, int32(x.shape[0] - 1))  # surplus threads load the last row again
             load_chunk(x, row, first, columns, values)
             if fetches:
                 fetch_factors(gamma, beta, first, columns, factors)
@@ -272,7 +272,7 @@ def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
         if lane == 0:
             warp_means[warp], warp_squares[warp] = mean, square
         cuda.syncthreads()
-        # the warps' parts, one a lane, merged as in `merged`, all at once
+        # a lane takes the moments of a warp: all are merged at once, by the formula of `merged`
         place = lane % int32(near_warps)
         other = min(place, int32(warps - 1))
         weight = of_warp(before + other, columns) if place < warps else float32(0)
@@ -295,7 +295,7 @@ def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
 def long_rows(config: RowConfig, variant: Variant) -> Callable:
     """The kernel of step 9, (x, gamma, beta, eps, out): a block a row of any length.
 
-    Chunks of `config.longest` elements; each thread merges its part of a chunk into its moments.
+    It walks in chunks of `config.longest`; a thread merges its part of each into its moments.
     """
     part = row_functions(config, variant, again=True)
     load_chunk, how_many, finish = part.load_chunk, part.how_many, part.finish
@@ -332,7 +332,7 @@ def long_rows(config: RowConfig, variant: Variant) -> Callable:
 
 
 def in_registers(config: RowConfig, rows: int, columns: int, variant: Variant) -> Made:
-    """The kernel of rows in registers for a config, and what it is launched with."""
+    """The kernel of rows in registers for a config, and its launch parameters."""
     variant = replace(variant, unguarded=config.unguarded(columns, variant.aligned))
     blocks = ceil_div(rows, config.rows) * config.blocks
     return Made(rows_in_registers(config, variant), blocks, config.threads)
