@@ -3,9 +3,9 @@
 >>> dx = softmax_backward(dy, y)         # y is the softmax's result; NumPy in, NumPy out
 >>> softmax_backward(dy, y, out=dy)      # in place
 
-y is all that is kept from forward, not x. Rows hold float32, float16 or bfloat16, sums are
-float32. NaN in a row of y, or in dy, makes all of that row NaN. Method "two passes" reads both
-arrays twice, "registers" once, the least possible.
+Of the forward, only y is kept, not x. Rows hold float32, float16 or bfloat16, sums are float32. A
+NaN in a row of y or dy makes all of that row NaN. Method "two passes" reads both arrays twice,
+"registers" once, the least possible.
 """
 
 import functools
@@ -38,7 +38,7 @@ sum_of_warp = lanes_sum(WARP)
 
 @functools.cache
 def row_sum(row_threads: int, rows: int) -> Callable:
-    """Device function: as `course.kernels.softmax.forward.exchange`, of sums alone."""
+    """Device function: as `course.kernels.softmax.forward.exchange`, for sums alone."""
     warps = row_threads // WARP
     sum_of = lanes_sum(warps)
 
@@ -62,7 +62,7 @@ def softmax_backward_two_passes(dy, y, dx):
     """Step 1, as the formula stands, of rows of any length: the sum, then the row.
 
     Mapping: block i has row i, thread t the columns t, t + 256, ...
-    Memory: dy and y are read twice, the second time from a cache, if the row is still there.
+    Memory: dy and y are read twice, the second time from a cache, if the rows are still there.
     """
     row, t = cuda.blockIdx.x, cuda.threadIdx.x
     columns = y.shape[1]
@@ -81,7 +81,7 @@ def softmax_backward_two_passes(dy, y, dx):
 def backward_in_registers(
     dtype: str, config: SoftmaxConfig, access: str, unguarded: int = 0
 ) -> Callable:
-    """Step 2, of (dy, y, dx): each row of both is read once, kept in registers, and dx written.
+    """Step 2, of (dy, y, dx): each row of dy and y is read once and kept in registers.
 
     Mapping: as in `course.kernels.softmax.forward.registers`. Columns beyond the end count as
     zeros; rows beyond the end are not written. dx may be dy or y.
@@ -165,29 +165,29 @@ def softmax_backward(
     ----------
     dy : array, shape (..., columns)
         The gradient of the softmax's result; of NumPy, CuPy, PyTorch or numba.cuda, float32,
-        float16 or bfloat16. On the GPU the elements of a row are contiguous.
+        float16 or bfloat16. On the GPU each row is contiguous.
     y : array
         The softmax's result, of dy's shape and dtype.
     out : array, optional
         Where to write, of dy's shape and dtype; may be dy or y.
     method : str
-        Of `BACKWARD.names`: "auto" takes "registers", and "two passes" for longer rows.
+        One of `BACKWARD.names`: "auto" takes "registers", and "two passes" for longer rows.
     stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda, or its handle; without it dy's library's current one.
+        Of CuPy, PyTorch or numba.cuda, or its handle; by default dy's library's current one.
 
     Returns
     -------
     array
-        `out`, if it is given; else of dy's library, shape and dtype. Nothing is launched for no
-        elements.
+        `out`, if it is given; else of dy's library, shape and dtype. An empty array launches
+        nothing.
 
     Raises
     ------
     TypeError
-        For no array, or another dtype.
+        For an argument that is no array, or another dtype.
     ValueError
-        For an unknown method, or one that does not hold such rows; arrays without an axis, shapes
-        that differ, or strides that do not fit.
+        For an unknown method, or one that does not take such rows; arrays without an axis; shapes
+        or strides that do not fit.
     """
     return _ENTRY.call((dy, y), (method,), out, stream)
 

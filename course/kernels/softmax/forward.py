@@ -54,25 +54,25 @@ from warpsim.ptx import (
 
 LOG2_E = np.float32(math.log2(math.e))
 ZERO, ONE, MINUS_INFINITY = np.float32(0), np.float32(1), np.float32(-np.inf)
-LOWEST = np.finfo(np.float32).min  # a maximum to begin with: minus infinity less itself is NaN
+LOWEST = np.finfo(np.float32).min  # first maximum; not minus infinity, which less itself is NaN
 
 
 @cuda.jit(device=True)
 def larger(a, b):
-    """The larger of two; NaN is none of them: the sum of exponentials carries it on."""
+    """The larger of two, ignoring NaN, which the sum of exponentials carries on."""
     return cuda.libdevice.fmaxf(a, b)
 
 
 @cuda.jit(device=True)
 def power(x, largest):
-    """exp(x - largest), at most 1. By one instruction in kernels that are compiled with fastmath,
-    0 where it is below 2**-126; in others, which keep such numbers, three more scale them.
+    """exp(x - largest), at most 1. With fastmath the power is one instruction, and 0 below 2**-126.
+    Without it, three more instructions keep such subnormal numbers.
     """
     return cuda.libdevice.fast_expf(x - largest)
 
 
 def most_registers(threads: int) -> int | None:
-    """The most registers of a thread with which a block of so many threads can be launched.
+    """The most registers a thread with which a block of so many threads can be launched.
 
     None for small blocks: left alone, the compiler takes fewer, and occupancy is higher.
     """
@@ -81,10 +81,10 @@ def most_registers(threads: int) -> int | None:
 
 @functools.cache
 def exchange(row_threads: int, rows: int) -> Callable:
-    """Device function: (largest, total) of a thread's warp become those of its row, for all.
+    """Device function: merge (largest, total) of a row's warps, for all threads of the row.
 
-    The block has `rows` rows of `row_threads` threads, 64 at least. One barrier; every warp reads
-    what all warps of its row wrote and merges it for itself, which saves a second barrier.
+    The block has `rows` rows of `row_threads` threads, 64 at least. One barrier: each warp reads
+    the pairs of all warps of its row and merges them for itself, which saves a second barrier.
     """
     warps = row_threads // WARP
     largest_of, sum_of = over_lanes(larger, warps), lanes_sum(warps)
@@ -106,7 +106,7 @@ def exchange(row_threads: int, rows: int) -> Callable:
 
 @functools.cache
 def exchange_in_cluster(threads: int, blocks: int) -> Callable:
-    """The same where the blocks of a cluster share a row: they read each other's shared memory."""
+    """As `exchange`, for a row of a cluster's blocks, which read each other's shared memory."""
     of_block = exchange(threads, 1)
 
     @cuda.jit(device=True)
@@ -138,7 +138,7 @@ def softmax_three_passes(x, out):
     """Step 1, as the formula stands: the maximum, the sum, the row; x is read three times.
 
     Mapping: block i has row i, thread t the columns t, t + 256, ... Two passes end in a tree.
-    Memory: the second and third time from a cache, if the row is still there.
+    Memory: the second and third pass read from a cache, if the row is still there.
     """
     shared = cuda.shared.array(THREADS, float32)
     row, t = cuda.blockIdx.x, cuda.threadIdx.x
@@ -155,7 +155,7 @@ def softmax_three_passes(x, out):
         cuda.syncthreads()
         half //= 2
     largest = shared[0]
-    cuda.syncthreads()  # all have read it before it is overwritten
+    cuda.syncthreads()  # all have read shared[0] before it is overwritten
     total = ZERO
     for column in range(t, columns, THREADS):
         total += power(float32(x[row, column]), largest)
@@ -178,8 +178,8 @@ def softmax_three_passes(x, out):
 def online(dtype: str, threads: int, aligned: bool) -> Callable:
     """Step 2, of (x, out): maximum and sum in one pass, so x is read twice.
 
-    A sum of exponentials relative to the largest element so far is rescaled at a larger one; four
-    elements share a rescaling. Threads merge their pairs (maximum, sum) by shuffles.
+    The sum is of exponentials relative to the largest element so far. A larger element rescales it;
+    four elements share a rescaling. Threads merge their pairs (maximum, sum) by shuffles.
     Mapping: block i has row i, of any length.
     """
     element = NUMBA_TYPES[dtype]
@@ -248,17 +248,17 @@ def online(dtype: str, threads: int, aligned: bool) -> Callable:
 def part_of_row(
     config: SoftmaxConfig, access: str, unguarded: int
 ) -> tuple[Callable, Callable, Callable, Callable]:
-    """Device functions of a thread's part of a row: where it begins, load it, what of it is inside,
-    store it.
+    """Device functions of a thread's part of a row: first_of, load_row, inside, store_row.
 
-    `values` are (accesses, 4). Where rows begin on a multiple of four elements ("aligned"), access
-    n is the four columns from ``4 (n row_threads + t)`` on. Where arrays do and rows do not
-    ("shifted"), these columns are counted from the multiple of four at or before the row's begin;
-    accesses across an end of the row are of one element at a time. Else ("single") neighbouring
-    threads have neighbouring columns. The first `unguarded` loads are inside for every thread, but
-    for those across a row's begin; the others' columns are clamped to the row's last ones. Accesses
-    are streaming: no cache need keep a row. Columns are counted in 64 bits, so that a thread's
-    addresses are one register and constants.
+    `values` has the shape (accesses, 4). Where all rows begin at a multiple of four elements
+    ("aligned"), access n of thread t has four columns from ``4 (n row_threads + t)`` on. Where only
+    arrays begin so ("shifted"), these columns count from the multiple of four at or before the
+    row's begin. There, accesses across an end of the row go element by element. Else ("single")
+    neighbouring threads have neighbouring columns.
+    The first `unguarded` loads are inside the row for every thread, except those across a row's
+    begin. In the others, columns are clamped to the row's last ones. Accesses are streaming: no
+    cache need keep a row. Columns are 64-bit integers, so that a thread's addresses share one
+    register, with constant offsets.
     """
     row_threads, accesses = config.row_threads, config.accesses
     single, shifted = access == "single", access == "shifted"
@@ -266,7 +266,7 @@ def part_of_row(
 
     @cuda.jit(device=True)
     def first_of(x, row, t):
-        """The first column of a thread, below 0 where the row begins amid its four."""
+        """The first column of a thread, below 0 where the row begins within its four."""
         shift = row * (x.strides[0] // x.itemsize) & (VECTOR - 1) if shifted else 0
         return int64(t) * after - shift
 
@@ -326,9 +326,9 @@ def part_of_row(
     return first_of, load_row, inside, store_row
 
 
-#: Registers of a thread of a cluster with so few accesses, of 16 bits, which need no more: three
-#: blocks of 512 threads are on a multiprocessor, not two; while one waits for its cluster two read
-#: or write.
+#: Registers a thread in clusters of 16-bit rows with up to `THIN_ACCESSES` accesses, which need no
+#: more. So three blocks of 512 threads fit a multiprocessor, not two: while one waits for its
+#: cluster, two load or store.
 THIN, THIN_ACCESSES = 40, 5
 
 
@@ -396,7 +396,7 @@ def registers(dtype: str, config: SoftmaxConfig, access: str, unguarded: int = 0
 
 # --- launches -------------------------------------------------------------------------------------
 
-ONLINE_THREADS = {"short": 256, "long": 1024}  # of a block in step 2; beyond LONGEST: long
+ONLINE_THREADS = {"short": 256, "long": 1024}  # of a block in step 2; long: beyond LONGEST
 
 
 def problem_of(*arrays: Array) -> RowProblem:
@@ -423,7 +423,7 @@ def _online(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
 def in_registers(
     make: Callable, config_of_rows: Callable, problem: RowProblem, *arrays: Array
 ) -> list[Launch]:
-    """The launch of a kernel in registers, by what gives the config of rows."""
+    """The launch of a kernel with rows in registers; `config_of_rows` chooses its config."""
     rows, columns, dtype, access = *problem[:3], problem.access
     config = config_of_rows(columns, access, problem.size, rows, multiprocessors())
     kernel = make(dtype, config, access, config.unguarded(columns, access))
@@ -471,15 +471,15 @@ def softmax(
     Parameters
     ----------
     x : array, shape (..., columns)
-        Of NumPy, CuPy, PyTorch or numba.cuda; float32, float16, bfloat16. On the GPU a row's
-        elements are contiguous; those of a matrix may be a slice of longer rows.
+        Of NumPy, CuPy, PyTorch or numba.cuda; float32, float16, bfloat16. On the GPU each row is
+        contiguous; a matrix may be a slice of longer rows.
     out : array, optional
         Where to write, of x's shape and dtype; may be x.
     method : str
-        Of `LADDER.names`: "auto" takes "registers", and for longer rows, or few long ones,
-        "clusters", or "online" where there are none.
+        One of `LADDER.names`: "auto" takes "registers"; for few long rows, and rows too long for
+        registers, "clusters". Where clusters cannot be had, rows too long take "online".
     stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda; without it x's library's current one.
+        Of CuPy, PyTorch or numba.cuda; by default x's library's current one.
 
     Returns
     -------
@@ -489,7 +489,7 @@ def softmax(
     Raises
     ------
     TypeError, ValueError
-        For another dtype; an unknown method, or one that does not hold such rows; shapes or strides
+        For another dtype; an unknown method, or one that does not take such rows; shapes or strides
         that do not fit.
     """
     return _ENTRY.call((x,), (method,), out, stream)
