@@ -4,8 +4,8 @@ Every kernel computes ``out[row, col] = sum over i < k of u[row, i] * s[i] * vt[
 float32 arrays u (rows, k), s (k,), vt (k, cols) and out (rows, cols), one thread for each pixel.
 
 A warp is 32 consecutive threads; x runs fastest. A block of 16x16 threads gives each warp 16 values
-of x and 2 of y. The GPU moves memory in sectors of 32 bytes, eight float32 values, so the number of
-different sectors under one warp's load is what that load costs.
+of x and 2 of y. The GPU moves memory in sectors of 32 bytes, eight float32 values. So a warp's load
+costs as much as the number of different sectors that it touches.
 """
 
 from numba import float32
@@ -82,7 +82,7 @@ def reconstruct_tiled(u, s, vt, k, out):
     Mapping: thread (x, y) computes row y, column x. Launch with blocks of TILE x TILE threads.
     Memory, a warp, for each 16 values of i: 4 sectors of u, 2 of s, 4 of vt, where step 3 loads
     80. The inner loop reads shared memory only, two elements a step, without a bank conflict.
-    Edges: where a tile sticks out it holds zeros, so that every thread runs the same loop.
+    Edges: where a tile goes past the edge it holds zeros, so that all threads run the same loop.
     """
     u_tile = cuda.shared.array((TILE, TILE), float32)
     vt_tile = cuda.shared.array((TILE, TILE), float32)
@@ -96,9 +96,9 @@ def reconstruct_tiled(u, s, vt, k, out):
         vt_tile[y, x] = float32(0)
         if start + y < k and col < vt.shape[1]:
             vt_tile[y, x] = vt[start + y, col]
-        cuda.syncthreads()  # the tiles are there
+        cuda.syncthreads()  # the tiles are complete
         for i in range(TILE):
             total += u_tile[y, i] * vt_tile[i, x]
-        cuda.syncthreads()  # everybody has read them
+        cuda.syncthreads()  # all threads have read them
     if row < out.shape[0] and col < out.shape[1]:
         out[row, col] = total

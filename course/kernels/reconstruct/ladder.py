@@ -1,12 +1,11 @@
 """Rebuild an image from its SVD on the GPU: a ladder of kernels, each a step up from the last.
 
 Steps 1 to 4 are in `course.kernels.reconstruct.first_steps`, 5 to 8 in
-`course.kernels.reconstruct.register_tiles`, 9 in `course.kernels.reconstruct.warp_tiles`, 10 in
-`course.kernels.reconstruct.split_factors` and `course.kernels.reconstruct.tensor_tiles`, for few
-singular values in `course.kernels.reconstruct.thin_tiles`, 11 in
-`course.kernels.reconstruct.warpgroups`, and what small and narrow images take, and many of them, in
-`course.kernels.reconstruct.warp_per_tile`. Here are their names, how each is launched, and the
-entry point:
+`course.kernels.reconstruct.register_tiles`, 9 in `course.kernels.reconstruct.warp_tiles`. Step 10
+is in `course.kernels.reconstruct.split_factors` and `course.kernels.reconstruct.tensor_tiles`; for
+few singular values in `course.kernels.reconstruct.thin_tiles`. Step 11 is in
+`course.kernels.reconstruct.warpgroups`. Small and narrow images, and stacks of them, take
+`course.kernels.reconstruct.warp_per_tile`. This module has the steps' launches and the entry point:
 
 >>> out = reconstruct(u, s, vt, k)                     # NumPy in, NumPy out
 >>> reconstruct(u, s, vt, k, out=out)                  # CuPy or Numba device arrays stay there
@@ -64,15 +63,15 @@ from warpsim.ptx import TensorMap
 class TileStep(Step):
     """A step whose blocks have a tile of an image each."""
 
-    #: By whether rows begin at multiples of 16 bytes, and whether images are stacked, each z of the
-    #: grid one.
+    #: By whether rows begin at multiples of 16 bytes, and whether images are stacked: then the
+    #: grid's z is the image.
     kernels: Mapping[tuple[bool, bool], Any] = None
     block: tuple[int, int] = (16, 16)  # threads in x and y
     tile: tuple[int, int] = (16, 16)  # rows and columns of its pixels
-    x_walks: str = "columns"  # what the grid's x direction runs over, or "rows"
-    dtype: str | None = None  # the kernels take fragments of the factors: "float16" or "tf32"
+    x_walks: str = "columns"  # what the grid's x runs over; or "rows"
+    dtype: str | None = None  # of fragments, if kernels take these: "float16" or "tf32"
 
-    #: That of one image, whose rows are aligned.
+    #: The kernel for one image with aligned rows.
     kernel = property(lambda self: self.kernels[True, False])
 
     def grid(self, rows: int, columns: int) -> tuple[int, int]:
@@ -114,12 +113,12 @@ def _strided_refusal(p):
 
 
 def same(made: Any) -> Callable[[bool], Any]:
-    """Of what is launched for all rows that it is launched for, wherever they begin."""
+    """A `make` for `tiles`: the same kernels, wherever rows begin."""
     return lambda aligned: made
 
 
 FEW = 64  # values of i up to which one warp splits a fragment
-#: What splits the factors, by dtype: for one image u and s vt, for many u and s vt.
+#: Kernels that split u and s vt, by dtype: for one image, then for many.
 SPLITTERS = {dtype: split_factors.splitters(dtype) for dtype in ("float16", "tf32")}
 
 
@@ -164,7 +163,7 @@ ROW_GROUP = 16  # rows of tiles that are walked together
 
 
 def _warpgroups(p, u, s, vt, out, k):
-    """What splits the factors, and what multiplies them, in memory as large as the factors."""
+    """One launch splits the factors, into as much memory as they take; one multiplies."""
     depth, wide = round_up(k, DEPTH), round_up(p.columns, 8)
     of_u = workspace((2 * p.rows, depth), np.float16)
     of_vt = workspace((2 * depth, wide), np.float16)
@@ -217,7 +216,7 @@ def _tiles_of(module: Any) -> tuple[tuple[int, int], tuple[int, int]]:
 
 _SQUARE = _tiles_of(register_tiles)
 _COLUMN = register_tiles.COLUMN_ROWS, register_tiles.COLUMN_COLUMNS
-#: What multiplies fragments, and on GPUs before 8.0; what splits few singular values itself.
+#: Steps that multiply fragments, `OLDER` on GPUs before 8.0; `THIN` splits the factors itself.
 SPLIT = {
     "tensor cores": _tensor_tiles("sm_90", "float16", (8, 0)),
     "tf32": _tensor_tiles("sm_90", "tf32", (8, 0)),
@@ -280,7 +279,7 @@ def _result(u: ArrayFacts, s: ArrayFacts, vt: ArrayFacts, k: int, method: str) -
 
 
 def _part(arrays: list, options: tuple) -> list:
-    """Of arrays on the host only what is needed, in float32; beside the GPU's all of it."""
+    """What is needed of arrays on the host, in float32; beside arrays on the GPU, all of it."""
     k, axes = options[0], (-1, -1, -2)
     if not all(isinstance(array, np.ndarray) for array in arrays):
         k = None
@@ -306,8 +305,8 @@ def reconstruct(
 ) -> Array:
     """Rebuild an image from its k largest singular values on the GPU (or the simulated one).
 
-    Arrays that are on the GPU stay where they are and are not copied, slices of larger ones
-    included; of NumPy arrays only the k columns of u and k rows of vt that are needed travel.
+    Arrays on the GPU are used in place, also slices of larger arrays. Of NumPy arrays, only the k
+    columns of u and k rows of vt that are needed are copied to the GPU.
 
     Parameters
     ----------
@@ -319,9 +318,9 @@ def reconstruct(
     out : array, optional
         Where to write the result; float32, of the result's shape.
     method : str
-        Of `reconstruct.ladder.names`.
+        One of `reconstruct.ladder.names`.
     stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda, or its handle; without it u's library's current one.
+        Of CuPy, PyTorch or numba.cuda, or its handle; by default u's library's current one.
 
     Returns
     -------
@@ -332,12 +331,12 @@ def reconstruct(
     Raises
     ------
     TypeError
-        For no array, and a k that is no whole number.
+        For an argument that is no array, or a k that is no whole number.
     ValueError
         When k is not from 1 to r, the shapes do not fit together, an array on the GPU is not
-        float32, or there is no such method, or it cannot be had for these arrays on this GPU.
+        float32, or the method does not exist or does not take these arrays on this GPU.
     """
-    if type(k) is not int:  # 2.0 and True are as good as 2 and 1 to find a plan by
+    if type(k) is not int:  # as a plan's key, 2.0 or True would find that of 2 or 1
         k = whole(k, "k", "whole number of singular values")
     return _ENTRY.call((u, s, vt), (k, method), out, stream)
 

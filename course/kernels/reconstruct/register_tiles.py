@@ -1,17 +1,17 @@
 """Rebuild an image from its SVD, steps 5 to 8: tiles of results in each thread's registers.
 
-Step 4 loads two elements from shared memory for each product. A thread that computes several
-pixels reuses what it has loaded. Every kernel computes ``out = (u[:, :k] * s[:k]) @ vt[:k]``
-with float32 arrays u (rows, r), s (r,), vt (r, cols), out (rows, cols), r >= k, and is launched
-with blocks of one dimension: thread t of a block. A block computes BLOCK_ROWS x BLOCK_COLUMNS
-pixels; its tiles of u and vt are DEPTH deep.
+Step 4 loads two elements from shared memory for each multiply-add. A thread that computes several
+pixels reuses what it has loaded. Every kernel computes ``out = (u[:, :k] * s[:k]) @ vt[:k]`` with
+float32 arrays u (rows, r), s (r,), vt (r, cols), out (rows, cols), r >= k. Blocks are
+one-dimensional: t is a thread's index. A block computes BLOCK_ROWS x BLOCK_COLUMNS pixels; its
+tiles of u and vt are DEPTH deep.
 
 From here on elements are read and written with ``load(array, index)`` and ``store``, which are
-``array[index]`` without Numba's test for a negative index: for every access that test costs two
-instructions, and it hides from the compiler that accesses are contiguous.
+``array[index]`` without Numba's test for a negative index. That test costs two instructions an
+access, and hides from the compiler that accesses are contiguous.
 
 Loads from global memory for each pixel and each i below k: 1 / BLOCK_COLUMNS of u and
-1 / BLOCK_ROWS of vt, where step 3 makes two.
+1 / BLOCK_ROWS of vt, where step 3 has one of each.
 """
 
 from collections.abc import Callable
@@ -41,8 +41,8 @@ def reconstruct_column(u, s, vt, k, out):
 
     Launch with 512 threads: 64 columns times 8 groups of 8 rows; a warp has 32 columns and one
     group of rows.
-    Shared memory, a thread, for each i: one element of vt and 8 of u make 8 products, 9 loads where
-    step 4 has 16. All lanes of a warp read the same element of u: a broadcast.
+    Shared memory, a thread, for each i: 9 loads, one of vt and 8 of u, for 8 pixels, where step 4
+    has 16. All lanes of a warp read the same element of u: a broadcast.
     Registers: 8 sums, in a local array whose loops the compiler unrolls.
     """
     u_tile = cuda.shared.array((COLUMN_ROWS, COLUMN_DEPTH), float32)
@@ -90,10 +90,10 @@ def reconstruct_square(u, s, vt, k, out):
     """Step 6: each thread computes 8 x 8 pixels.
 
     Launch with 256 threads: 16 across, 16 down.
-    Shared memory, a thread, for each i: 8 elements of u and 8 of vt make 64 products, 16 loads
-    where step 4 has 128: a quarter of a load for each product. But lanes are strided by 8
+    Shared memory, a thread, for each i: 16 loads, of 8 elements of u and 8 of vt, for 64 pixels;
+    step 4 has 128. That is a quarter of a load for each multiply-add. But lanes are strided by 8
     elements: a four-way or two-way bank conflict.
-    Registers: 64 accumulators and the 16 elements that are multiplied.
+    Registers: 64 accumulators, and the 16 elements that are multiplied.
     """
     u_tile = cuda.shared.array((BLOCK_ROWS, DEPTH), float32)
     vt_tile = cuda.shared.array((DEPTH, BLOCK_COLUMNS), float32)
@@ -140,7 +140,7 @@ QUADS_U, QUADS_VT = DEPTH // 4, BLOCK_COLUMNS // 4  # vectors of four elements i
 
 @cuda.jit(device=True)
 def places():
-    """The block's first row and column, and the thread's first ones of its square there."""
+    """First row and column of the block, and those of the thread's square inside the block."""
     t = cuda.threadIdx.x
     first_row, first_column = cuda.blockIdx.y * BLOCK_ROWS, cuda.blockIdx.x * BLOCK_COLUMNS
     return first_row, first_column, t // ACROSS * 4, t % ACROSS * 4
@@ -148,14 +148,14 @@ def places():
 
 @cuda.jit(device=True)
 def shares():
-    """Of the tiles, row and depth of the thread's four of u, depth and column of those of vt."""
+    """Where a thread's four elements are: row and depth in u's tile, depth and column in vt's."""
     t = cuda.threadIdx.x
     return t // QUADS_U, t % QUADS_U * 4, t // QUADS_VT, t % QUADS_VT * 4
 
 
 @cuda.jit(device=True)
 def clear(total):
-    """No products have been added yet."""
+    """Set all accumulators to 0."""
     for m in range(SIDE):
         for n in range(SIDE):
             total[m, n] = float32(0)
@@ -180,7 +180,7 @@ def four_or_zeros(array, row, column, columns):
 
 @cuda.jit(device=True)
 def four_at_once(array, row, column, columns):
-    """The same in one access of 16 bytes, where all four are there."""
+    """As `four_or_zeros`, by one access of 16 bytes where all four elements exist."""
     if row < array.shape[0] and column + 3 < columns:
         return load4(array, (row, column))
     return four_or_zeros(array, row, column, columns)
@@ -190,8 +190,8 @@ def four_at_once(array, row, column, columns):
 def read_fragments(u_tile, vt_tile, stage, i, row, column, a, b):
     """The thread's 8 elements of u and 8 of vt at depth i: two vectors of four of each.
 
-    The second vector lies half a tile further, so that those of neighbouring lanes are contiguous:
-    eight lanes read 128 bytes without a bank conflict.
+    A lane's second vector lies half a tile further, so that neighbouring lanes' vectors are
+    contiguous: eight lanes read 128 bytes without a bank conflict.
     """
     a[0], a[1], a[2], a[3] = load4(u_tile, (stage, i, row))
     a[4], a[5], a[6], a[7] = load4(u_tile, (stage, i, row + FAR_ROW))
@@ -230,11 +230,11 @@ def store_square(out, total, row, column, aligned):
 def wide_tiles(aligned: bool) -> Callable:
     """Step 7: the square of step 6, with vectors of four elements.
 
-    Launch with 256 threads. `aligned` says that u, vt and out may be accessed 16 bytes at a time:
-    their rows start at multiples of 16 bytes; else each element is loaded by itself.
+    Launch with 256 threads. `aligned`: rows of u, vt and out begin at multiples of 16 bytes and
+    are accessed 16 bytes at a time. Else each element is loaded by itself.
     Global memory: a quarter of the instructions. Shared memory: the tile of u is transposed, so
-    that a thread's elements at one depth are contiguous, and padded to PITCH, so that the transpose
-    has no bank conflicts; 4 loads of 16 bytes for 64 products.
+    that a thread's elements at one depth are contiguous. Rows are padded to PITCH, so that the
+    transpose has no bank conflicts. 4 loads of 16 bytes serve 64 multiply-adds.
     """
     four = four_at_once if aligned else four_or_zeros
 
@@ -276,16 +276,15 @@ def wide_tiles(aligned: bool) -> Callable:
 def double_buffered(aligned: bool) -> Callable:
     """Step 8: double buffering in shared memory, and the next tile prefetched into registers.
 
-    Launch with 256 threads. The loads of the next tile are issued before the products of this one
-    and needed after them, so that their latency is hidden behind the arithmetic; one barrier a
-    tile instead of two.
-    Registers: 8 more, for what is prefetched.
+    Launch with 256 threads. The next tile's loads are issued before this tile is multiplied, and
+    needed after it, so that arithmetic hides their latency. A tile has one barrier instead of two.
+    Registers: 8 more, for the prefetched elements.
     """
     four = four_at_once if aligned else four_or_zeros
 
     @cuda.jit(device=True)
     def load_tile(u, s, vt, k, u_row, u_column, vt_row, vt_column, prefetched):
-        """Load the thread's part of a tile into registers, that of vt scaled."""
+        """Load the thread's elements of both tiles into registers; vt's are scaled by s."""
         prefetched[0], prefetched[1], prefetched[2], prefetched[3] = four(u, u_row, u_column, k)
         scale, w, x, y, z = float32(0), float32(0), float32(0), float32(0), float32(0)
         if vt_row < k:
@@ -296,7 +295,7 @@ def double_buffered(aligned: bool) -> Callable:
 
     @cuda.jit(device=True)
     def store_tile(u_tile, vt_tile, stage, u_row, u_depth, vt_depth, vt_column, prefetched):
-        """Write that part to shared memory, u transposed."""
+        """Store these elements in shared memory, u transposed."""
         for e in range(4):
             store(u_tile, (stage, u_depth + e, u_row), prefetched[e])
         four = prefetched[4], prefetched[5], prefetched[6], prefetched[7]
@@ -337,13 +336,13 @@ def asynchronous(aligned: bool) -> Callable:
     """Step 8 with asynchronous copies, which bypass the registers (needs 8.0).
 
     Launch with 256 threads. A copy cannot scale, so s is copied, too, and each element of vt is
-    multiplied by it when it is read: 8 products more for 64. And u, which is transposed, is copied
-    element by element.
+    multiplied by it when it is read: 8 multiplications for 64 multiply-adds. And u, which is
+    transposed, is copied element by element.
     """
 
     @cuda.jit(device=True)
     def begin(u_tile, s_tile, vt_tile, stage, u, s, vt, k, start, first_row, first_column):
-        """Begin to copy the thread's part of a tile; zeros where there is nothing to copy."""
+        """Start the copies of the thread's part of a tile; store zeros beyond the edges."""
         t = cuda.threadIdx.x
         for value in range(t, BLOCK_ROWS * DEPTH, THREADS):
             y, i = value // DEPTH, value % DEPTH
@@ -383,8 +382,8 @@ def asynchronous(aligned: bool) -> Callable:
         stage = 0
         begin(u_tile, s_tile, vt_tile, 0, u, s, vt, k, 0, first_row, first_column)
         for start in range(DEPTH, k + DEPTH, DEPTH):
-            wait_copies(0)  # this tile has arrived, as far as this thread copied it
-            cuda.syncthreads()  # ... and the others', and everybody is done with the one before
+            wait_copies(0)  # this thread's own copies of this tile have arrived
+            cuda.syncthreads()  # ... and the others'; all are done with the tile before
             if start < k:
                 begin(
                     u_tile, s_tile, vt_tile, 1 - stage, u, s, vt, k, start, first_row, first_column

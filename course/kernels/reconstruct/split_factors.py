@@ -1,14 +1,14 @@
 """Factors of an image, split and laid out for tensor cores: the first launches of step 10.
 
-Tensor cores multiply float16, 11 bits of fraction. To keep float32's accuracy each element x is
-split into two, x = upper + lower, which hold 22 of its 24 bits. float16 reaches from 2^-14 to
-65,504 only: each row of u and each column of s vt is first scaled by a power of two, so that its
-largest entry is about 2^14; the inverses are kept for the result.
+Tensor cores multiply float16, 11 bits of fraction. To keep float32's accuracy, each element x is
+split into two, x = upper + lower, which hold 22 of its 24 bits. But float16 reaches from 2^-14 to
+65,504 only. So a power of two first scales each row of u and each column of s vt, so that its
+largest entry is about 2^14. The inverses of these powers are kept to scale the result.
 
 A tensor core takes its operands from the registers of a whole warp, a *fragment*: 16 rows of u by
 16 values of i, or 16 values of i by 8 columns of vt. Fragments are stored in the order of lanes, 16
 bytes each, so that they are loaded coalesced. Beyond the last row, column and value of i there are
-zeros. An element is split once, and not by each of the many blocks that multiply it.
+zeros. So an element is split once, not by each of the many blocks that multiply it.
 
 With "tf32" each element is rounded to TF32, 11 bits of fraction, and not split.
 """
@@ -25,7 +25,7 @@ from course.kernels.warps import largest_of_four
 from warpsim.ptx import load, round_tf32, split_halves, store4
 
 ROWS, COLUMNS, DEPTH = 16, 8, 16  # of fragments: rows of u, columns of vt, values of i of both
-LANE_REGISTERS = 4  # in a row: 16 bytes
+LANE_REGISTERS = 4  # contiguous registers of a lane: 16 bytes
 U_REGISTERS, VT_REGISTERS = 256, 128  # in a fragment
 WARPS = 8  # of a block
 REGISTER_TYPES = {"float16": np.uint32, "tf32": np.float32}  # of fragments
@@ -33,7 +33,7 @@ REGISTER_TYPES = {"float16": np.uint32, "tf32": np.float32}  # of fragments
 
 @cuda.jit(device=True)
 def power_near(largest):
-    """The power of two that scales to between 2^13 and 2^14; 2^114 for tiny magnitudes."""
+    """The power of two that scales `largest` to 2^13 .. 2^14; for tiny magnitudes 2^114."""
     _, exponent = math.frexp(largest)
     return float32(math.ldexp(float32(1), 14 - max(exponent, -100)))
 
@@ -56,19 +56,19 @@ def of_vt(factors, column, i, k):
 
 @cuda.jit(device=True)
 def two_rounded(x, y):
-    """What stands for `split_halves` with TF32: a number in a register each."""
+    """The counterpart of `split_halves` for TF32: two rounded elements, one a register."""
     return round_tf32(x), round_tf32(y)
 
 
 class Splitters(NamedTuple):
-    """Kernels that write fragments, for one image, and for many, one more axis in front.
+    """Kernels that write fragments: for one image, and for many, with one more axis in front.
 
     ``u(u, k, fragments, scale)`` takes u (rows, r) and fills fragments (fragments, tiles,
     U_REGISTERS) and scale, one for each row of them. ``vt(s, vt, k, fragments, scale)`` takes s
     (r,) and vt (r, columns) and fills fragments (fragments, tiles, VT_REGISTERS) and scale, one for
     each column.
-    Tiles are ceil(k / 16). A block has 32 W x F threads, W F = WARPS: W warps for each of F
-    fragments; with many images, the grid's y counts them.
+    There are ceil(k / 16) tiles. A block has 32 W x F threads, W F = WARPS: W warps for each of F
+    fragments. With many images, the grid's y is the image.
     """
 
     u: Callable
@@ -78,21 +78,21 @@ class Splitters(NamedTuple):
 
 
 def splitters(dtype: str) -> Splitters:
-    """The kernels of "float16", two in a register; or of "tf32", one, all scales 1."""
+    """The kernels for "float16", two elements a register; or for "tf32", one, with scales of 1."""
     split = dtype == "float16"
     in_registers = split_halves if split else two_rounded
 
     def splitting(LINES: int, element: Callable) -> Callable:
-        """Device function: what a block does to rows of u or columns of s vt, `LINES` a fragment.
+        """Device function that splits lines: rows of u or columns of s vt, `LINES` a fragment.
 
-        ``element(factor, line, i, k)`` is one of them. A lane has one of 8 lines; of 16 the one
-        eight further, too.
+        ``element(factor, line, i, k)`` is an element of a line. A lane has one of 8 lines; of 16
+        lines, also the one eight further on.
         """
         two = LINES == ROWS
 
         @cuda.jit(device=True)
         def largest_of(factor, line, k, warp, warps):
-            """The largest magnitude in what a warp has of a line."""
+            """The largest magnitude among a warp's elements of a line."""
             largest = float32(0)
             for start in range(warp * DEPTH + cuda.threadIdx.x % 4, k, warps * DEPTH):
                 for e in range(0, DEPTH, 4):
@@ -101,7 +101,7 @@ def splitters(dtype: str) -> Splitters:
 
         @cuda.jit(device=True)
         def power_of(found, first, warps, index):
-            """The power of a line, for the largest that the warps of a fragment found in it."""
+            """A line's power of two, by the largest magnitude that its fragment's warps found."""
             largest = float32(0)
             for other in range(warps):
                 largest = max(largest, found[first + other, index])

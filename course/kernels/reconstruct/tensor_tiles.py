@@ -4,10 +4,10 @@ The factors are split and laid out by `course.kernels.reconstruct.split_factors`
 
     x y = lower upper' + upper lower' + upper upper'
 
-is three products of float16 for one of float32; the fourth, lower lower', is below what float32 can
-show. Tensor cores truncate when they add: after every 16 values of i the sum is added to a float32
-sum, which is rounded. With TF32 each element is rounded to 11 bits of fraction and multiplied once:
-faster, and less accurate than float32.
+takes three products of float16 for one of float32. The fourth, lower lower', is too small for
+float32's precision. Tensor cores truncate when they add. So their sum over 16 values of i is added
+to a float32 sum, which rounds. With TF32 each element is rounded to 11 bits of fraction and
+multiplied once: faster than float32, and less accurate.
 
 A block multiplies one tile while the copies of the next one are in flight. Only stores are guarded:
 fragments are whole, with zeros beyond the edge.
@@ -45,12 +45,12 @@ from warpsim.ptx import (
 def tensor_tiles(
     config: TensorConfig, aligned: bool, dtype: str = "float16"
 ) -> tuple[Callable, Callable]:
-    """The kernels of step 10 for one image and for many, one more axis in front.
+    """The kernels of step 10, for one image, and for many, with one more axis in front.
 
     They take (u, vt, u_scale, vt_scale, out), u and vt as fragments, see
     `course.kernels.reconstruct.split_factors`, padded to whole blocks. Launch with
-    ``config.threads`` threads. `aligned`: two neighbouring results can be written at once. Of
-    "float16" three products have float32's accuracy; of "tf32" it is one.
+    ``config.threads`` threads. `aligned`: two neighbouring results can be written at once. With
+    "float16" three products reach float32's accuracy; "tf32" takes one product.
     """
     split, asynchronous = dtype == "float16", config.asynchronous
     element = uint32 if split else float32
@@ -59,13 +59,13 @@ def tensor_tiles(
     block_down, block_across = config.block_rows // ROWS, config.block_columns // COLUMNS
     u_lanes, vt_lanes = U_REGISTERS // LANE_REGISTERS, VT_REGISTERS // LANE_REGISTERS
     u_copies, vt_copies = block_down * u_lanes // threads, block_across * vt_lanes // threads
-    share = 4 * (u_copies + vt_copies)  # copies are of 16 bytes
+    share = 4 * (u_copies + vt_copies)  # registers for a thread's 16-byte copies
 
     # --- load a tile: global memory to shared memory ---------------------------------------------
 
     @cuda.jit(device=True)
     def copy(u, vt, tile, first_u, first_vt, u_tile, vt_tile, stage):
-        """Begin to copy, on GPUs with asynchronous copies."""
+        """Start the copies of a tile, on GPUs that have asynchronous copies."""
         t = int32(cuda.threadIdx.x)
         for j in range(u_copies):
             n = t + j * threads
@@ -78,7 +78,7 @@ def tensor_tiles(
 
     @cuda.jit(device=True)
     def load_tile(u, vt, tile, first_u, first_vt, x):
-        """The same in two parts: global memory to registers, ..."""
+        """Without asynchronous copies, in two parts: global memory to registers, ..."""
         t = int32(cuda.threadIdx.x)
         for j in range(u_copies):
             n = t + j * threads
@@ -105,7 +105,7 @@ def tensor_tiles(
 
     @cuda.jit(device=True)
     def add_product(part, n, a, b0, b1):
-        """Add that of two fragments to the n-th part."""
+        """Add the product of two fragments to the n-th partial sum."""
         c = part[n, 0], part[n, 1], part[n, 2], part[n, 3]
         if not split:
             c = mma_tf32(c, a, (b0, b1))
@@ -135,7 +135,7 @@ def tensor_tiles(
                     add_product(part, n, upper, b[n, 0], b[n, 1])
             for n in range(across):
                 for e in range(4):
-                    total[m, n, e] += part[n, e]  # in float32, outside of the tensor cores
+                    total[m, n, e] += part[n, e]  # tensor cores would truncate this sum
 
     # --- store ---------------------------------------------------------------------------------
 

@@ -1,16 +1,15 @@
 """Rebuild images from few singular values: tensor cores without a launch that splits the factors.
 
 With k up to 56, as in stacks of small images, writing fragments to memory and reading them again
-(`course.kernels.reconstruct.split_factors`) costs more than the products. Here a block loads all of
-its rows of u and columns of vt, splits them in registers and multiplies: there is no loop over k.
+(`course.kernels.reconstruct.split_factors`) costs more than multiplying them. Here a block loads
+all its rows of u and columns of vt, splits them in registers and multiplies: no loop over k.
 
-Each warp has 32 columns. The lane that splits an element of vt is the one that multiplies it, so it
-stays in its registers; each warp splits some rows of u, and all share them. Any columns may make a
-fragment, and i may run in any order, if it is the same for both factors: lane l, with g = l // 4
-and q = l % 4, takes the columns 4g to 4g + 3 of a row of vt, one for each of its four fragments: vt
-is read, and the result written, 16 bytes at a time. Of a row of u it takes four neighbours, 16 t +
-4q to 16 t + 4q + 3, one by one: rows of a truncated u, k long, start anywhere, and three of four
-loads hit in L1.
+Each warp has 32 columns. The lane that splits an element of vt also multiplies it, so vt stays in
+registers. Each warp splits some rows of u, and all warps share them. A fragment may have any
+columns, and i any order that is the same for both factors. So lane l, with g = l // 4 and q = l %
+4, takes columns 4g to 4g + 3 of vt, one for each fragment. Hence vt is loaded, and the result
+stored, 16 bytes at a time. Of a row of u the lane takes elements 16 t + 4q to 16 t + 4q + 3. It
+loads them one by one, as rows of a truncated u begin anywhere. Three of four loads hit in L1.
 """
 
 from collections.abc import Callable
@@ -32,14 +31,14 @@ BLOCK_ROWS, BLOCK_COLUMNS, THREADS = 128, 32 * WARPS, 32 * WARPS
 
 
 def thin_tiles() -> tuple[Callable, Callable]:
-    """The kernels, for one image (u, s, vt, k, out) and for many, one more axis in front.
+    """The kernels of (u, s, vt, k, out): for one image, and for many, with one more axis in front.
 
     k is at most `DEEPEST`, and rows of vt and out begin at multiples of 16 bytes. Launch with
     `THREADS` threads.
     """
     fragments = BLOCK_ROWS // ROWS
     eighths = DEEPEST // 8  # slices of 8 values of i: three pairs of them, and a last one
-    pairs, values = eighths // 2, 2 * eighths  # values: of a row or column that a lane has
+    pairs, values = eighths // 2, 2 * eighths  # values: a lane's elements of a row or column
 
     @cuda.jit(device=True)
     def first_i(eighth):

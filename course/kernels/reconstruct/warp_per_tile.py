@@ -1,16 +1,16 @@
 """Rebuild images of any size and number: each warp has a tile of its own, and waits for no other.
 
-Blocks of many threads share what they load, but wait for each other, and their tiles of 128 x 128
-leave most of a GPU idle where an image is small, and most of their threads where it is narrow.
-Here a tile is what one warp makes, 32 to 1,024 pixels, as the image's shape has it, and a block has
-the tiles of several images if those are small. Or the warps of a block share a tile: each takes
-every fourth step over i, and sums are added in shared memory. A warp's rows of u, times s, go by
-way of it, where `DEEP` values of i are read by all lanes at once; the columns of vt stay in
-registers. While they are multiplied, the next ones are loaded.
+The threads of a large block share what they load, but wait for each other. Tiles of 128 x 128 leave
+most of a GPU idle where an image is small, and most of a block where it is narrow. Here one warp
+makes a tile of 32 to 1,024 pixels, by the image's shape, and a block may have tiles of several
+small images. Or the warps of a block share a tile: each takes every fourth step over i, and the
+sums are added in shared memory. A warp stages its rows of u, times s, in shared memory, `DEEP`
+values of i at a time, for all of its lanes. The columns of vt stay in registers. While a step is
+multiplied, the next one is loaded.
 
-Columns of neighbouring lanes are neighbours, or four each where rows begin at multiples of 16
-bytes: so what is loaded and stored lies together wherever rows begin. In a stack no tile is shared
-and a pixel's terms are added in the order of i: an image comes out the same, bit for bit, in any.
+Neighbouring lanes have neighbouring columns, or four each where rows begin at multiples of 16
+bytes: so loads and stores are coalesced, wherever rows begin. In a stack no tile is shared, and a
+pixel's terms are added in the order of i. So an image is the same, bit for bit, in any stack.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from warpsim.ptx import load, load4, quotient, store, store4
 
 @functools.cache
 def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
-    """The kernels, for one image (u, s, vt, k, out, tiles) and for many, one more axis in front.
+    """The kernels of (u, s, vt, k, out, tiles): for one image, and for many, with one more axis.
 
-    Launch with ``config.threads`` threads, ``config.of_block`` of all images' `tiles` a block.
+    An image has `tiles`. Launch with ``config.threads`` threads, a block for ``config.of_block``.
     """
     LANES, ROWS, COLUMNS, DEEP, WIDE, SHARED = config
     DOWN, ACROSS = config.block_rows, config.block_columns
     SHARE = DOWN * DEEP // 32  # elements of u that a lane loads
-    PITCH = DOWN | 4  # of rows of i in shared memory: neighbours that are stored are in other banks
+    PITCH = DOWN | 4  # of rows of i in shared memory: neighbouring lanes' stores use other banks
     TILE, STEP = DEEP * PITCH, 4 if WIDE else 1
     PARTS = WARPS if SHARED else 1
-    SAVED, SUMS = ROWS // PARTS, 32 * COLUMNS * ROWS if SHARED else 1  # rows of a lane; of a warp
+    SAVED, SUMS = ROWS // PARTS, 32 * COLUMNS * ROWS if SHARED else 1  # rows a lane stores; sums
 
     @cuda.jit(device=True, forceinline=True)
     def load_u(u, s, start, k, first_row, last_row, lane, x):
@@ -78,7 +78,7 @@ def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
         down = quotient(int32(out.shape[0] + (DOWN - 1)), int32(DOWN))
         across = quotient(tile, down)
         first_row = int32((tile - across * down) * DOWN)
-        group = int32(lane // LANES * ROWS)  # this lane's first row of the tile
+        group = int32(lane // LANES * ROWS)  # this lane's first row in the tile
         column = int32(across * ACROSS + lane % LANES * STEP)
         last_row, last_column = int32(u.shape[0] - 1), int32(vt.shape[1] - STEP)
         for m in range(ROWS):

@@ -1,16 +1,16 @@
 """Rebuild an image from its SVD, step 9: warp tiles, for one image and for many.
 
 Step 8 with three changes. A warp's 32 threads, 4 down and 8 across, share a compact tile of 32 x 64
-results, and each eight that a wavefront serves are 2 down and 4 across: they read few different
-elements from shared memory. The loop over the tile's depth is unrolled, and the fragments of the
-next step are loaded while this one is multiplied. And the main loop is unguarded: indices beyond
-the edge are clamped to the last row and column, and these results are not stored; the part of k
-that fills no whole tile comes first, padded with zeros.
+results. The eight threads that a wavefront serves are 2 down and 4 across, so they read few
+different elements from shared memory. The loop over the tile's depth is unrolled, and the next
+step's fragments are loaded while this step is multiplied. And the main loop is unguarded. Indices
+beyond the edge are clamped to the last row and column, and these results are not stored. The part
+of k that fills no whole tile comes first, padded with zeros.
 
 With link-time optimisation (lto) the main loop would have 2 to 4% more instructions.
 
 A thread loads four neighbours of a row of u, aligned or not. Four single loads request each sector
-four times, which hits in L1; four rows a thread would need four addresses.
+four times, but hit in L1. With elements of four rows, a thread would need four addresses.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ PITCH = BLOCK_ROWS + 4  # elements from one row of the transposed tile of u to t
 
 
 def warp_tiles(aligned: bool) -> tuple[Callable, Callable]:
-    """The kernels of step 9, for one image (u, s, vt, k, out) and for many, one more axis in front.
+    """The kernels of step 9, (u, s, vt, k, out): for one image; for many, with one more axis.
 
     `aligned` as in step 7. Launch with `THREADS` threads.
     """
@@ -36,7 +36,7 @@ def warp_tiles(aligned: bool) -> tuple[Callable, Callable]:
 
     @cuda.jit(device=True)
     def load_tile(u, s, vt, start, k, whole, first_row, first_column, next_u, next_vt):
-        """Load a tile: global memory to registers; where k ends in it, zeros from k on."""
+        """Load a tile from global memory to registers; unless `whole`, zeros from i = k on."""
         t = int32(cuda.threadIdx.x)
         last_row, last_column = int32(u.shape[0] - 1), int32(vt.shape[1] - wide)
         row, i = min(int32(first_row + t // 2), last_row), start + t % 2 * 4
@@ -63,7 +63,7 @@ def warp_tiles(aligned: bool) -> tuple[Callable, Callable]:
 
     @cuda.jit(device=True)
     def store_tile(u_tile, vt_tile, stage, next_u, next_vt):
-        """... and registers to shared memory, u transposed."""
+        """Store a tile from registers to shared memory, u transposed."""
         t = int32(cuda.threadIdx.x)
         for e in range(4):
             store(u_tile, (stage, t % 2 * 4 + e, t // 2), next_u[e])
@@ -88,7 +88,7 @@ def warp_tiles(aligned: bool) -> tuple[Callable, Callable]:
 
     @cuda.jit(device=True)
     def multiply(total, a, b, side):
-        """Outer product: two columns at a time, down and up in zigzag, so that a factor stays."""
+        """Outer product, two columns in zigzag: successive multiply-adds share a factor."""
         for n in range(0, 8, 2):
             for there in range(8):
                 m = 7 - there if n % 4 else there
@@ -113,7 +113,7 @@ def warp_tiles(aligned: bool) -> tuple[Callable, Callable]:
 
     @cuda.jit(device=True)
     def save(out, total, first_row, first_column):
-        """Store: registers to global memory, but for what lies beyond the edge."""
+        """Store results from registers to global memory, except those beyond the edge."""
         for m in range(8):
             row = first_row + m // 4 * 16 + m % 4
             if row < out.shape[0]:
@@ -175,7 +175,7 @@ def warp_tiles(aligned: bool) -> tuple[Callable, Callable]:
     return reconstruct_warp_tiles, reconstruct_many
 
 
-ROW_GROUP = 8  # rows of tiles that are walked together: they share columns of vt in the L2 cache
+ROW_GROUP = 8  # rows of tiles that blocks walk together: they share columns of vt in L2
 
 
 @cuda.jit(device=True)

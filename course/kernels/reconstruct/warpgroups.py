@@ -1,12 +1,12 @@
 """Rebuild an image from its SVD, step 11: Hopper's tensor cores, fed by TMA.
 
-The same three products of float16 as step 10, by warpgroups (`warpsim.ptx.wgmma`): after every
-64 values of i the sum is taken out and added to a float32 sum. While one warpgroup adds, the tensor
-cores multiply for the other.
+The same three products of float16 as step 10, by warpgroups (`warpsim.ptx.wgmma`). After every 64
+values of i the accumulators are added to float32 sums. While one warpgroup adds, the tensor cores
+multiply for the other.
 
-Factors are split once, but stay matrices: TMA loads tiles, zeros beyond the edge. The upper parts
-of u, (rows, depth), lie above the lower ones; those of s vt, (depth, columns), likewise. A block
-has a ring of slots, each with one tile of both factors:
+Factors are split once, but stay matrices: TMA loads tiles, with zeros beyond the edge. The upper
+parts of u, (rows, depth), lie above the lower parts; those of s vt, (depth, columns), likewise. A
+block has a ring of slots, each with one tile of both factors:
 
     slot 0: lower u, upper vt    slot 1: upper u, lower vt    slot 2: the next 64 values of i ...
 
@@ -45,9 +45,9 @@ from warpsim.ptx import (
     wgmma_zeros,
 )
 
-WARPS = 16  # of a block that splits
+WARPS = 16  # warps of a block that splits
 THREADS = 32 * WARPS
-CUT = 32  # columns of vt that such a block has; or it has WARPS rows of u
+CUT = 32  # columns of vt of such a block; others have WARPS rows of u
 PITCH = 64 + 8  # of results in shared memory, so that rows begin in other banks
 
 
@@ -58,9 +58,9 @@ PITCH = 64 + 8  # of results in shared memory, so that rows begin in other banks
 def splitter(u_aligned: bool, vt_aligned: bool) -> Callable:
     """The kernel of (u, s, vt, k, of_u, of_vt, scale_u, scale_vt) that splits both factors.
 
-    Mapping: a block has 32 columns of vt; the blocks behind them 16 rows of u, a warp each.
-    Memory: factors are read twice, for the largest and to be split; 16 bytes at once if aligned,
-    rows of whole fours. Two to four reads are in flight.
+    Mapping: the first blocks have 32 columns of vt each, the others 16 rows of u, one a warp.
+    Memory: a factor is read twice, for its largest magnitudes and to be split, by 16 bytes if
+    aligned. Two to four reads are in flight.
     """
     SIDE = THREADS // 8  # rows of vt side by side
 
@@ -84,7 +84,7 @@ def splitter(u_aligned: bool, vt_aligned: bool) -> Callable:
 
     @cuda.jit(device=True)
     def store_parts(parts, row, lower, column, x, a, b, c, d):
-        """Store the upper parts of four elements times powers, and the lower ones further below."""
+        """Store the upper parts of four scaled elements, and `lower` rows below the lower parts."""
         e, f, g, h = x[0] * a, x[1] * b, x[2] * c, x[3] * d
         upper = float16(e), float16(f), float16(g), float16(h)
         store4(parts, (row, column), upper)
@@ -124,7 +124,7 @@ def splitter(u_aligned: bool, vt_aligned: bool) -> Callable:
 
     @cuda.jit(device=True)
     def split_columns(s, vt, first, k, parts, scale):
-        """Eight threads have 32 columns, four each; 64 rows lie side by side."""
+        """Eight threads have 32 columns, four each; the block has 64 rows at a time."""
         found = cuda.shared.array((WARPS, CUT), float32)
         powers = cuda.shared.array(CUT, float32)
         t = int32(cuda.threadIdx.x)
@@ -167,7 +167,7 @@ def splitter(u_aligned: bool, vt_aligned: bool) -> Callable:
     def split_factors(u, s, vt, k, of_u, of_vt, scale_u, scale_vt):
         grid_dependency_wait()
         block, k = int32(cuda.blockIdx.x), int32(k)
-        blocks_of_vt = int32((of_vt.shape[1] + CUT - 1) >> 5)  # they take longer, so they go first
+        blocks_of_vt = int32((of_vt.shape[1] + CUT - 1) >> 5)  # these take longer, so they go first
         if block < blocks_of_vt:
             split_columns(s, vt, int32(block * CUT), k, of_vt, scale_vt)
         else:
@@ -185,20 +185,20 @@ def splitter(u_aligned: bool, vt_aligned: bool) -> Callable:
 def warpgroup_tiles(config: WarpgroupConfig) -> Callable:
     """The kernel of (u, vt as tensor maps, scale_u, scale_vt, out, depth, row_group).
 
-    Mapping: block i has the tiles i, i + blocks, ...; of a tile, warpgroup 1 + w has the rows 64 w
-    to 64 w + 63. Results go through shared memory, and a warp writes 32 neighbours at a time: each
-    sector would be written in parts where rows begin anywhere.
+    Mapping: block i has tiles i, i + blocks, ...; in a tile, warpgroup 1 + w has rows 64 w to
+    64 w + 63. Results go through shared memory, so that a warp stores 32 neighbours at a time. Else
+    sectors would be stored in parts, as rows may begin at any address.
     """
     COLUMNS, SLOTS = config
     SLOT, SUMS, SCALES = config.slot, COLUMNS // 2, COLUMNS // 4 + 2
-    LINES = 4 * CONSUMERS  # warps that have eight rows each in shared memory
+    LINES = 4 * CONSUMERS  # consumer warps, each with eight rows in shared memory
     init, producer_acquire, consumer_wait, consumer_release, advance = ring(
         SLOTS, 2 * ROWS * DEPTH, 2 * COLUMNS * DEPTH, 4 * CONSUMERS
-    )  # a warp each releases a slot
+    )  # each consumer warp releases a slot
 
     @cuda.jit(device=True, forceinline=True)
     def load_scales(scales, row, column, scale_u, scale_vt):
-        """Load all that a lane's sums are scaled by, of two rows last: one wait, before stores."""
+        """Load all scales of a lane's results, of its two rows last: one wait, then stores."""
         for j in range(COLUMNS // 8):
             clamped = min(int32(column + 8 * j), int32(scale_vt.size - 2))
             scales[2 * j], scales[2 * j + 1] = load2(scale_vt, clamped)
@@ -208,7 +208,7 @@ def warpgroup_tiles(config: WarpgroupConfig) -> Callable:
 
     @cuda.jit(device=True, forceinline=True)
     def two_scaled(total, first, scales, h, j):
-        """Two results; each times the smaller scale first, so that nothing between is too large."""
+        """Two scaled results; the smaller scale comes first, so that no product overflows."""
         e, at, z = first + 4 * j + 2 * h, first // 2 + 2 * j, scales[COLUMNS // 4 + h]
         a, b = scales[at], scales[at + 1]
         return total[e] * min(z, a) * max(z, a), total[e + 1] * min(z, b) * max(z, b)
