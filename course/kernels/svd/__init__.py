@@ -5,8 +5,8 @@
 >>> u, s, vt = rank_k(a, 50)                   # only the largest: `course.kernels.svd.truncated`
 
 One-sided Jacobi: rows are rotated in pairs until all are orthogonal; their lengths are then the
-singular values. What surrounds the rotations decides how many sweeps that takes, and what becomes
-of small singular values. For a matrix with m >= n (others are transposed):
+singular values. What is done before the rotations decides how many sweeps these take, and how
+accurate small singular values are. For a matrix with m >= n (others are transposed):
 
 1. scale by a power of two, so that the largest entry is about 1;
 2. a = Q1 R, and R' = Q2 R2, by Householder reflections (`course.kernels.svd.qr`): the rows of
@@ -14,13 +14,13 @@ of small singular values. For a matrix with m >= n (others are transposed):
 3. rotate the rows of w and k together, w = J' R2, k = J' Q2', until those of w are orthogonal: then
    w = diag(s) U', a = Q1 U diag(s) k. A refresh on the way removes what rounding has added to k:
    k = (3 k - k k' k) / 2, a Newton step to the nearest orthonormal matrix, and w = k R';
-4. sort; where singular values are zero, their left vectors are completed, by one more QR.
+4. sort. One more QR completes the left vectors of singular values that are zero.
 
 The ladder's methods differ in step 3. Where m = n, 2 and 3 work on a itself instead of R, and Q1 is
-not needed. Matrices of up to 128 columns, or rows, take `course.kernels.svd.registers`: all sweeps
-in one launch, and no second QR; of up to 32 `course.kernels.svd.one_launch`. Tall ones have R by
-their Gram matrix, `course.kernels.svd.gram`, where float64 is fast. What cuSOLVER does faster is in
-`course.kernels.svd.library`.
+not needed. Matrices whose shorter side is at most 128 take `course.kernels.svd.registers`: all
+sweeps in one launch, and no second QR. Up to 32, `course.kernels.svd.one_launch` does everything.
+Where float64 is fast, tall matrices get R from their Gram matrix, `course.kernels.svd.gram`. What
+cuSOLVER does faster is in `course.kernels.svd.library`.
 
 Source: Z. Drmac and K. Veselic, "New fast and accurate Jacobi SVD algorithm", SIAM J. Matrix
 Anal. Appl. 29 (2008), for the two QR decompositions; N. Higham, "Functions of Matrices" (2008),
@@ -58,8 +58,8 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
     The result is the same to the bit on every call on one kind of GPU. The entry of largest
     magnitude is positive in each row of vt, where m >= n; else in each column of u.
 
-    Memory on the GPU, about eight times that of `a`, is kept for the next calls with its shape, of
-    up to 64 shapes and 2 GiB; `forget` frees it.
+    GPU memory of about eight times `a` is kept for later calls with its shape, for up to 64 shapes
+    and 2 GiB. `forget` frees it.
 
     Parameters
     ----------
@@ -67,16 +67,16 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
         Of NumPy, CuPy, PyTorch or numba.cuda, finite, m and n at most 1,024. On the GPU it may have
         any strides; it is not changed.
     method : str
-        Of `svd.ladder.names`; "auto" takes one launch for matrices of up to 32 columns, or rows,
-        registers up to 128, else blocks, on tensor cores where the GPU has them. Where float64 is
-        fast, "auto" prepares tall matrices of up to 128 columns by their Gram matrix, and once more
-        by reflections where one of a batch is ill-conditioned; and with CuPy it hands to cuSOLVER
-        what its kernels do slowly: one matrix whose sides are 129 and more, 2 to 24 whose shorter
-        side is 97 to 128, and 10 million elements and more in sides of 320 and more.
+        One of `svd.ladder.names`. By the shorter side, "auto" takes "one launch" up to 32,
+        "registers" up to 128, else "tensor cores", or "blocks" on GPUs without them. Where float64
+        is fast, it begins with the Gram matrix of tall matrices whose shorter side is at most 128.
+        If one of a batch is ill-conditioned, it begins again with reflections. With CuPy, cuSOLVER
+        then takes what it does faster: 2 to 24 with shorter sides of 97 to 128, one with sides
+        from 129 on, 10 million elements or more, sides from 320 on.
     stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda, or its handle; without it a's library's current one.
-        The host waits for the work: only it can say when enough was rotated. All but small work
-        is done on the default stream, after what that stream was given.
+        Of CuPy, PyTorch or numba.cuda, or its handle; by default a's library's current one. The
+        host waits for the result, and checks that the sweeps sufficed. All but small matrices are
+        decomposed on the default stream, after all earlier work of this stream.
 
     Returns
     -------
@@ -90,13 +90,13 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
     Raises
     ------
     TypeError
-        For what is no array, and for elements that are not float32.
+        For an argument that is no array, or another dtype than float32.
     ValueError
-        For another number of axes, an axis of length 0, longer matrices, NaN or infinite values
+        For another number of axes, an axis of length 0, longer sides, NaN or infinite values
         (naming the first matrix that holds some), for a singular value beyond float32's largest,
         3.4e38, and for a method that does not fit.
     NotConverged
-        When rows are not orthogonal after 60 sweeps; none has been seen that needs half of them.
+        When rows are not orthogonal after 60 sweeps; no matrix is known that needs half of them.
     """
     if found := method == AUTO and _by_library(a, stream, None):
         return found
@@ -110,8 +110,8 @@ def rank_k(
 ) -> tuple[Array, Array, Array]:
     """Return the k largest singular values and their vectors, by a randomised range finder.
 
-    `course.kernels.svd.truncated` says what it does and how large the error can be. The same seed
-    gives the same result to the bit.
+    `course.kernels.svd.truncated` explains the method and its error. The same seed gives the same
+    result to the bit.
 
     Parameters
     ----------
@@ -120,15 +120,15 @@ def rank_k(
     k : int
         From 1 to min(m, n).
     power : int
-        Power steps: each makes the error smaller, down to the least possible one.
+        Number of power steps: each lowers the error towards the least possible one.
     seed : int
-        Of the random sketch. "auto" takes none for many matrices whose shorter side is at most 128:
-        it decomposes them whole, and `power` and `seed` change nothing.
+        Seed of the random sketch. Batches whose shorter side is at most 128 are decomposed whole by
+        "auto", without a sketch: `power` and `seed` then change nothing.
     method : str
-        Of `rank_k.ladder.names`, for the small SVD; "auto" hands to cuSOLVER, where `svd` does, 2
-        to 24 matrices whose shorter side is 97 to 128, and every single one, for which no kernels
-        need compiling then: by a sketch of k + 8 columns, where these are at most two sevenths of
-        sides of 129 and more.
+        One of `rank_k.ladder.names`, for the small SVD. Where `svd` would, "auto" leaves to
+        cuSOLVER 2 to 24 matrices whose shorter side is 97 to 128. It leaves every single matrix to
+        cuSOLVER, too, for which no kernels are compiled then. If k + 8 is at most two sevenths of
+        its shorter side, a matrix with sides from 129 on is sketched by k + 8 columns.
     stream
         As for `svd`.
 
@@ -140,8 +140,8 @@ def rank_k(
     Raises
     ------
     TypeError, ValueError, NotConverged
-        As `svd`; TypeError for a k, power or seed that is no whole number, ValueError for one out
-        of range.
+        As `svd`; TypeError also for a k, power or seed that is no whole number, ValueError for one
+        out of range.
     """
     k, power, seed = whole(k, "k"), whole(power, "power"), whole(seed, "seed")
     if seed < 0:
@@ -154,7 +154,7 @@ def rank_k(
 
 
 def forget() -> None:
-    """Free the memory on the GPU that calls of `svd` and `rank_k` left for the next ones."""
+    """Free the memory on the GPU that `svd` and `rank_k` keep for later calls."""
     with _alone:
         _solvers.clear()
 
@@ -195,7 +195,7 @@ _solvers = Kept()
 
 
 def _by(solver: Callable[..., Any]) -> Callable[..., None]:
-    """What solves by a solver that is kept, made of the shape and the options."""
+    """A function that solves by a cached solver, one for each shape and options."""
 
     def solve(a: Array, u: Array, s: Array, vt: Array, **options: Any) -> None:
         a, *factors = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
@@ -208,7 +208,7 @@ def _by(solver: Callable[..., Any]) -> Callable[..., None]:
 
 
 def _fits(a: Array, method: str) -> str:
-    """The step of matrices that go without a solver, by prepared launches; "" for others."""
+    """The step of matrices that need no solver, only prepared launches; "" for others."""
     shape = getattr(a, "shape", ())
     at_once = "one launch", "registers"
     if method not in (AUTO, *at_once) or len(shape) not in (2, 3) or 0 in shape:
@@ -222,7 +222,7 @@ def _fits(a: Array, method: str) -> str:
 
 
 def _by_library(a: Array, stream: Stream, k: int | None, *sketch: int) -> Any:
-    """The factors by cuSOLVER; None where it is not faster, cannot be had or did not suffice."""
+    """The factors by cuSOLVER; None where it is slower, missing or not accurate enough."""
     shape = getattr(a, "shape", ())
     fits = len(shape) in (2, 3) and 0 not in shape and max(shape[-2:]) <= LONGEST
     if not (fits and library.takes(shape, k)):
@@ -269,7 +269,7 @@ def _result_of_rank_k(a: ArrayFacts, k: int, power: int, seed: int, method: str)
 
 
 def _batch(array: Array, axes: int) -> Array:
-    """The array as a batch; one without the batch's axis is one of one."""
+    """The array as a batch; without the batch's axis it becomes a batch of one."""
     if array.ndim > axes:
         return array
     strides = array.shape[0] * array.strides[0], *array.strides

@@ -1,35 +1,35 @@
 """Jacobi rotations block by block: a thread block makes 64 rows orthogonal, two blocks of 32.
 
-Rotating two rows moves them through memory for one rotation. Here 64 rows are loaded once for
-2,016:
+Rotating two rows moves them through memory for one rotation. Here 64 rows are loaded once for 2,016
+rotations:
 
 1. the Gram matrix g = x x' of the 64 rows, 64 x 64, into shared memory;
 2. a sweep of rotations over g, while q gathers them (`course.kernels.svd.diagonalise`): q' g q is
    nearly diagonal;
 3. the rows become q' x, longest first.
 
-Blocks of 32 rows are paired as rows are, in a round-robin tournament: a sweep over the matrix is a
-launch for each of its steps. What has to be multiplied is q - 1, small where rows are nearly
-orthogonal, so that the rounding of its product hardly matters: x + (q - 1)' x.
+Blocks of 32 rows are paired in a round-robin tournament, as rows are. A sweep over the matrix is a
+launch for each step of it. The rows are multiplied as x + (q - 1)' x. Where they are nearly
+orthogonal, q - 1 is small, and rounding its product hardly matters.
 
-The products of 1 and 3 are here twice, for CUDA cores and for tensor cores (8.0). There a float32
-element is the sum of two of TF32, upper + lower, and a product of two is
+The products of 1 and 3 exist twice, for CUDA cores and for tensor cores (8.0). For the latter a
+float32 element is the sum of two of TF32, upper + lower, and a product of two is
 
     x y = upper upper' + upper lower' + lower upper'
 
-but for what float32 would round away. Tensor cores truncate when they add: their sums, the Gram
-matrix's after 64 columns, the rows' after 16, are added in float32.
+but for what float32 would round away. Tensor cores truncate when they add. So their sums are added
+up in float32: the Gram matrix's after 64 columns, the rows' after 16.
 
-Each of 16 warps computes 16 x 16 elements. Lane l, with g = l // 4 and q = l % 4, has of a factor
-of 16 x 8 the elements in rows g and g + 8, columns q and q + 4, and of one of 8 x 16 those in rows
-q and q + 4, columns g and g + 8 (`warpsim.ptx.mma_tf32`). In which order the columns of
-one factor and the rows of the other run is free: where both are rows of x they are 2 q and 2 q + 1,
-neighbours that one load has. With a pitch of 72 elements, a warp reads 32 banks either way.
+Each of 16 warps computes 16 x 16 elements (`warpsim.ptx.mma_tf32`). Lane l has g = l // 4 and q = l
+% 4. Of an A operand, 16 x 8, it holds rows g and g + 8, columns q and q + 4. Of a B operand, 8 x
+16, it holds rows q and q + 4, columns g and g + 8. The depth may run in any order that both
+operands share. Where both are rows of x, a lane takes depths 2 q and 2 q + 1, neighbours that one
+load has. With a pitch of 72 elements, a warp reads 32 banks either way.
 
-What bounds it, on an H200, timed with and without 2: one matrix of 512 x 512 takes 153 us a launch,
-74 without, since the rotations depend on each other: 79 us however few matrices there are. Many
-matrices are bound by 1 and 3: 256 of 256 x 256 take 236 of 418 us for them, 256 of 512 x 512 870 of
-1,202. Memory would allow 320 of these, tensor cores 360.
+The limits on an H200, timed with and without 2: one matrix of 512 x 512 takes 153 us a launch, 74
+without 2. The rotations depend on each other: they take 79 us however few matrices there are. With
+many, 1 and 3 take longest: 236 of 418 us for 256 of 256 x 256, 870 of 1,202 for 256 of 512 x 512.
+Alone, the latter's memory traffic would take 320 us, its tensor cores 360.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ from course.kernels.svd.scaling_sorting import largest_of_warp
 from warpsim.ptx import load, load2, load4, mma_tf32, round_tf32, store2, store4
 
 BLOCK = 32  # rows of a block
-PAIR = PLAYERS  # rows of two
+PAIR = PLAYERS  # rows of a pair of blocks
 SQUARE = PAIR * PITCH
 
 
@@ -59,7 +59,7 @@ def blocks_of(step, pair, blocks):
 
 @cuda.jit(device=True)
 def row_of(i, low, high):
-    """The matrix's row of row i of a pair of blocks."""
+    """The row of the matrix that is row i of a pair of blocks."""
     return int32(low * BLOCK + i if i < BLOCK else high * BLOCK + i - BLOCK)
 
 
@@ -92,7 +92,7 @@ def largest_cosine(g, floor, found):
 
 @cuda.jit(device=True)
 def load_rows(rows, low, high, start, x):
-    """64 columns of the 64 rows, from `start` on, to shared memory; zeros beyond the last."""
+    """Load 64 columns of the 64 rows, from `start` on, to shared memory; zeros beyond the last."""
     cuda.syncthreads()
     for e in range(PAIR * PAIR // 4 // THREADS):
         n = int32(cuda.threadIdx.x + e * THREADS)
@@ -109,7 +109,7 @@ def load_rows(rows, low, high, start, x):
 
 @cuda.jit(device=True)
 def gram_rows(rows, low, high, x, g):
-    """g = the Gram matrix of the 64 rows: 4 x 2 elements a thread."""
+    """Compute g, the Gram matrix of the 64 rows: 4 x 2 elements a thread."""
     total = cuda.local.array((OWN, 2), float32)
     warp, lane = int32(cuda.threadIdx.x // 32), int32(cuda.threadIdx.x % 32)
     for i in range(OWN):
@@ -130,7 +130,7 @@ def gram_rows(rows, low, high, x, g):
 
 @cuda.jit(device=True)
 def rotate_rows(rows, low, high, q, ranks, x):
-    """rows = x + q' x, each row to its rank: 4 x 2 elements a thread."""
+    """Replace the rows by x + q' x, each stored at its rank: 4 x 2 elements a thread."""
     total = cuda.local.array((OWN, 2), float32)
     warp, lane = int32(cuda.threadIdx.x // 32), int32(cuda.threadIdx.x % 32)
     for start in range(0, rows.shape[1], PAIR):
@@ -154,10 +154,10 @@ def rotate_rows(rows, low, high, q, ranks, x):
 
 
 def make_rotate(gram: Callable, rotate: Callable, **options: Any) -> Callable:
-    """The kernel of one step of a sweep, from the two functions that multiply.
+    """The kernel of one step of a sweep; `gram` and `rotate` are the functions that multiply.
 
-    It takes w and k, (batch, n, n), n a multiple of 32; the grid is (batch, pairs of blocks). g, x
-    and q as for `gram_rows` and `rotate_rows`.
+    It takes w and k, (batch, n, n), n a multiple of 32; the grid is (batch, pairs of blocks). The
+    two functions take arguments as `gram_rows` and `rotate_rows` do.
     """
 
     @jit_without_lto(fastmath=True, **options)
@@ -191,7 +191,7 @@ rotate_blocks = make_rotate(gram_rows, rotate_rows)
 CAPABILITY = (8, 0)  # the oldest that has the instructions
 REGISTERS = 64  # of a thread: two blocks share a multiprocessor
 FOUR, EIGHT = 4 * PITCH, 8 * PITCH  # rows in shared memory
-TAKEN_OUT = 16  # rows of x after which what tensor cores have summed is added in float32
+TAKEN_OUT = 16  # rows of x after which tensor cores' sums are added in float32
 
 
 @cuda.jit(device=True)
@@ -202,7 +202,7 @@ def _split(x):
 
 @cuda.jit(device=True)
 def _multiply(total, a, b):
-    """total += a b, both float32: a has 4 elements a lane, b 2 for each of two products."""
+    """total += a b, both float32: a lane has 4 elements of a, and 2 of b for each product."""
     a0, a1, a2, a3 = _split(a[0]), _split(a[1]), _split(a[2]), _split(a[3])
     upper, lower = (a0[0], a1[0], a2[0], a3[0]), (a0[1], a1[1], a2[1], a3[1])
     for half in range(2):
@@ -292,5 +292,5 @@ def rotate_tensor(rows, low, high, q, ranks, x):
                 store2(rows, (second, column), (four[0] + total[half, 2], four[1] + total[half, 3]))
 
 
-#: The kernel of one step of a sweep, in a dictionary: not for every GPU.
+#: The kernel of one step of a sweep. It is in a dictionary, as it is not for every GPU.
 ROTATE = {"tensor": make_rotate(gram_tensor, rotate_tensor, max_registers=REGISTERS)}
