@@ -6,14 +6,14 @@ two players of pair p, and after a round players move on,
 
     (0, 0) stays, (1, 0) -> (0, 1), (p, 0) -> (p - 1, 0), (p, 1) -> (p + 1, 1), (31, 1) -> (31, 0)
 
-So a thread's addresses are the same in every round. Two pairs have 2 x 2 elements in common, a
-quad, that a thread rotates. g is symmetric: quads of pairs p < q are enough, 496 for 512 threads. A
-warp has row w of that triangle and row 31 - w, 31 quads together; a pair with itself (lengths a and
-b, product) has a quad behind all those. A quad's four elements lie in four planes, so that
-neighbouring threads read neighbouring banks.
+So a thread's addresses are the same in every round. Two pairs share 2 x 2 elements of g, a quad,
+which one thread rotates. As g is symmetric, the 496 quads of pairs p < q are enough, for 512
+threads. Warp w has rows w and 31 - w of that triangle, 31 quads together. Behind all those, a pair
+has a quad with itself: its squared lengths a and b, and its product. A quad's four elements lie in
+four planes, so that neighbouring threads read neighbouring banks.
 
-Columns of q stay in registers, a lane the two of its pair, a warp four rows of them, and move on by
-shuffles.
+Columns of q stay in registers: a lane has the two of its pair, a warp four rows of them. They move
+on by shuffles.
 """
 
 import math
@@ -31,11 +31,11 @@ ROUNDS = PLAYERS - 1
 WARPS = 16
 THREADS = 32 * WARPS
 OWN = PLAYERS // WARPS  # rows of q that a warp has
-QUADS = PAIRS + 1  # of a warp, one of them unused
-#: Where the quads of pairs with themselves begin, and elements from plane to plane: among all that
-#: fit, those with the fewest bank conflicts when players move on (125 wavefronts a round, not 155).
+QUADS = PAIRS + 1  # pitch of warps' quads, of which a warp uses 31
+#: Where the quads of pairs with themselves begin, and elements from plane to plane. Of those that
+#: fit, these have the fewest bank conflicts when players move on (125 wavefronts a round, not 155).
 OWN_QUADS, PLANE = WARPS * QUADS + 1, 575
-STATE = 4 * PLANE  # elements of the four planes; there are two states, before and after a round
+STATE = 4 * PLANE  # elements of four planes; there are two states, before and after a round
 PITCH = PLAYERS + 8  # of rows in shared memory: four rows of eight elements lie in 32 banks
 SUMS = THREADS // PLAYERS  # partial sums of a column
 
@@ -52,7 +52,7 @@ def _quad(p, q):
 
 @cuda.jit(device=True)
 def _next_seat(p, side):
-    """Where the player of a seat sits in the next round: pair and side."""
+    """The seat, pair and side, to which the player of a seat moves for the next round."""
     if side == 0:
         return int32(max(0, p - 1)), int32(1 if p == 1 else 0)
     return int32(min(31, p + 1)), int32(0 if p == 31 else 1)
@@ -80,7 +80,7 @@ def _seated(g, p, a, q, b):
 
 @cuda.jit(device=True)
 def _rotate_own(h, before, after, quad, to_a, to_b, to_product, floor, rotations):
-    """The rotation of a lane's pair, by one warp; what it does to the pair's own elements."""
+    """Find the rotation of a lane's pair, by one warp, and rotate the pair's own elements."""
     lane = int32(cuda.threadIdx.x)
     a, b = load(h, before + quad), load(h, before + quad + 3 * PLANE)
     product = load(h, before + quad + PLANE)
@@ -95,7 +95,7 @@ def _rotate_own(h, before, after, quad, to_a, to_b, to_product, floor, rotations
 
 @cuda.jit(device=True)
 def _rotate_quad(h, before, quad, after, w, x, y, z, rows, columns):
-    """Rotate a quad's rows and columns by (sin, cos); w, x, y, z: where its elements go."""
+    """Rotate a quad's rows and columns by (sin, cos); w, x, y, z: where its elements move."""
     e, f = load(h, before + quad), load(h, before + quad + PLANE)
     g, i = load(h, before + quad + 2 * PLANE), load(h, before + quad + 3 * PLANE)
     s, c = rows
@@ -124,7 +124,7 @@ def _rotate_q(one, other, rotation_of_pair):
 
 @cuda.jit(device=True)
 def _round(h, before, after, one, other, floor, rotations, p, q, own, seats):
-    """A round from one state of h to the other; seats: where a thread's elements go."""
+    """A round, from one state of h to the other; seats: where a thread's elements move."""
     t = cuda.threadIdx.x
     warp, lane = int32(t // 32), int32(t % 32)
     w, x, y, z, to_a, to_b, to_product = seats
@@ -176,10 +176,10 @@ def _rank(g, ranks):
 
 @cuda.jit(device=True)
 def _sharpen(g, h):
-    """Make columns of q unit vectors: g is q - 1, and its diagonal follows from the other elements.
+    """Make columns of q unit vectors: g is q - 1; its diagonal is computed from other elements.
 
-    By 63 rotations the diagonal, near 1, has been rounded 63 times; what is beside it is small, and
-    so are its errors.
+    The diagonal of q, near 1, has been rounded in 63 rotations. The other elements are small, and
+    so are their errors.
     """
     t = cuda.threadIdx.x
     column, share = int32(t % PLAYERS), int32(t // PLAYERS)
@@ -204,7 +204,7 @@ def diagonalise(g, floor, h, rotations, ranks):
     """One sweep over g; afterwards g is q - 1, and ranks[i] the rank of row i of q' x.
 
     In shared memory: g, 64 rows with a pitch of PITCH elements, its upper triangle filled; h, 2
-    STATE elements; rotations, 64; ranks, 64. floor: a diagonal element that is noise.
+    STATE elements; rotations, 64; ranks, 64. Diagonal elements up to `floor` are noise.
     """
     one, other = cuda.local.array(OWN, float32), cuda.local.array(OWN, float32)
     t = cuda.threadIdx.x
@@ -224,7 +224,7 @@ def diagonalise(g, floor, h, rotations, ranks):
             h[plane * PLANE + _quad(lane, lane)] = _seated(g, lane, a, lane, b)
     cuda.syncthreads()
     _run_rounds(h, one, other, floor, rotations)
-    if warp == 0:  # after 63 rounds all sit where they sat
+    if warp == 0:  # after 63 rounds all players are in their first seats
         own = STATE + _quad(lane, lane)
         g[first * PITCH + first], g[second * PITCH + second] = h[own], h[own + 3 * PLANE]
     cuda.syncthreads()

@@ -1,17 +1,17 @@
 """R of tall matrices by their Gram matrix, in float64: blocks share a matrix, and none waits.
 
-Reflections go column by column: of 900 x 60 elements one block sweeps 60 times, and again for Q.
+Reflections go column by column: one block passes 60 times over 900 x 60 elements, and again for Q.
 Here, with the long side in rows, a is read twice, by as many blocks as there is work for:
 
-1. g = a' a, each block of some rows; the blocks' parts are added in step 2;
+1. g = a' a, a block for some of the rows; step 2 adds the blocks' parts;
 2. elimination: g = L D L', with L's inverse in L's place, so R = D^1/2 L', and its inverse;
 3. R's rows are rotated, w = J' R, k = J', see `course.kernels.svd.registers`;
 4. a's left vectors are Q k' = a (R^-1 k'): two products.
 
-In float32 this would lose half of the digits, as g's singular values are the squares of a's. A
-product of two float32 is exact in float64, and what is rounded grows with the square of the
-condition: 2^-53 2^28 is still less than float32's last digit. A matrix of a larger condition, or
-one that is refused, is told to the host, which decomposes the batch by reflections then.
+In float32 this would lose half of the digits, as g's singular values are the squares of a's. In
+float64, a product of two float32 is exact. The rounding of sums grows with the square of the
+condition, but 2^-53 2^28 is still less than float32's last digit. The host learns of matrices of a
+larger condition, or with NaN or infinity, and decomposes the batch again by reflections.
 
 Source: Y. Yamamoto et al., "Roundoff error analysis of the CholeskyQR2 algorithm", ETNA 44 (2015).
 """
@@ -33,18 +33,18 @@ from course.kernels.svd.scaling_sorting import largest_of_warp, scales_of, sum_o
 from warpsim.ptx import load, store
 
 THREADS = 256
-STAGED = 2048  # elements of a that a block has in shared memory at once, about
-SQUARE = 16  # a block's threads load so many elements down and across
-DEPTH = 16  # of factors in shared memory at once
-CONDITION = 2.0**14  # the largest, in the Frobenius norm
-SMALLEST = 2.0**-31  # less than any pivot of a smaller one, whose longest column is about 1
-ILL = 2  # what `refused` holds for a larger one
+STAGED = 2048  # elements of a in a block's shared memory at a time, about
+SQUARE = 16  # elements down and across that a block's threads load
+DEPTH = 16  # of the factors in shared memory at a time
+CONDITION = 2.0**14  # the largest that is taken, in the Frobenius norm
+SMALLEST = 2.0**-31  # below all pivots of a smaller condition, if the longest column is about 1
+ILL = 2  # in `refused`: a larger condition
 
 
 def make_gram(size: int) -> Any:
     """The kernel of a' a, (batch, parts, size, size), of tall a; rows_first: columns contiguous.
 
-    Groups of threads share the rows that are in shared memory; each has all elements.
+    Groups of threads share out the rows in shared memory; each group sums all elements of a' a.
     """
     side, _ = gram_tile(size)
     each, groups, pitch = size // side, THREADS // side**2, size + 1
@@ -54,9 +54,9 @@ def make_gram(size: int) -> Any:
 
     @cuda.jit(device=True, forceinline=True)
     def load_rows(a, first, column, x):
-        """A thread's elements of the rows from its first on; beyond the last one, others of `a`.
+        """Load a thread's elements of the next rows; beyond the last row, indices are clamped.
 
-        Loads that each wait for a condition wait for one another, too.
+        Were each load behind a branch, the loads would wait for one another.
         """
         high, width = int32(a.shape[0] - 1), int32(a.shape[1] - 1)
         for m in range(down_loads):
@@ -98,7 +98,7 @@ def make_gram(size: int) -> Any:
                         total[m * each + n] += left[m] * right[n]
                 k = int32(k + groups)
         half = int32(groups // 2)
-        while half > 0:  # the groups' sums, a row at a time
+        while half > 0:  # add up the groups' sums, a row at a time
             for m in range(each):
                 cuda.syncthreads()
                 if half <= group < 2 * half:
@@ -120,8 +120,8 @@ def make_gram(size: int) -> Any:
 def make_eliminate(size: int) -> tuple[Any, int]:
     """The kernel of R, float32 and scaled, and R^-1', float64, size x size; and its threads.
 
-    A thread has elements of every 16th row. In step p the rows below take the pivot's row p: from
-    the diagonal on it is D L', before it the inverse of L, which has a one where row p has p.
+    A thread has elements of every 16th row. Step p subtracts multiples of row p from those
+    below. From the diagonal on, row p is D L'; before it, L's inverse, whose diagonal is 1.
     """
     width = 16 if size <= 64 else 32
     rows, columns, warps = size // 16, ceil_div(size, width), width // 2
@@ -162,7 +162,7 @@ def make_eliminate(size: int) -> tuple[Any, int]:
                 padding = down + 16 * m == across + width * n and down + 16 * m >= rank
                 own[m * columns + n] = 1.0 if padding else own[m * columns + n] * square
         while p < size:
-            row = int32(p % 2 * pitch)  # what a warp still reads, no other one overwrites
+            row = int32(p % 2 * pitch)  # double buffered: warps may still read the other
             for m in range(rows):
                 if down + 16 * m == p:
                     for n in range(columns):
@@ -170,7 +170,7 @@ def make_eliminate(size: int) -> tuple[Any, int]:
                         store(here, int32(row + j), 1.0 if j == p else value)
                         if j == p:
                             store(here, int32(twice + p % 2), value)
-            for n in range(columns):  # the inverse begins where L was
+            for n in range(columns):  # clear L's column p: the inverse begins there
                 if p // width == n and across == p % width:
                     for m in range(rows):
                         own[m * columns + n] *= float64(down + 16 * m <= p)
@@ -233,7 +233,7 @@ def make_product(size: int) -> Any:
 
     @cuda.jit(device=True, forceinline=True)
     def load_factors(left, right, row, k, x, d, column, y):
-        """A thread's elements of both; beyond the last ones, others of theirs."""
+        """Load a thread's elements of both factors; beyond the edges, indices are clamped."""
         high, deep, width = left.shape[0] - 1, left.shape[1] - 1, int32(right.shape[1] - 1)
         for m in range(down_loads):
             i = min(int32(row + m * SQUARE), int32(high))
@@ -297,7 +297,7 @@ def _tall(a: Any, wide: bool) -> Any:
 
 
 def _multiplying(left: Any, left_wide: bool, right: Any, out: Any, out_wide: bool) -> Launch:
-    """The launch of out = left right; wide: of a transposed one."""
+    """The launch of out = left right; left_wide, out_wide: that matrix is transposed."""
     arguments = _tall(left, left_wide), bool(left_wide), right, _tall(out, out_wide), bool(out_wide)
     _, rows, columns = arguments[3].shape
     size = padded(columns)

@@ -1,9 +1,9 @@
-"""The SVD of batches of one shape: the launches, and the ladder of what rotates.
+"""The SVD of batches of one shape: its launches, and the ladder of kernels that rotate.
 
 `course.kernels.svd` says what each of the four steps is for. The host launches as many sweeps as
-matrices usually need, and what comes after them, without waiting; then it reads once the state of
-every matrix. What uses the solver's own memory alone is the same in every call: a CUDA graph makes
-those launches, see `course.dispatch.graphs`.
+matrices usually need, and what comes after them, without waiting. Then it reads the state of all
+matrices once. Launches that use only the solver's own memory are the same in every call, and form
+a CUDA graph, see `course.dispatch.graphs`.
 """
 
 import functools
@@ -29,8 +29,8 @@ from course.kernels.svd.rotate import FINISHED, REFRESHES
 
 Stream = Any  # of numba.cuda; 0 is the default stream
 
-MORE = 2  # sweeps, or groups of them, each time that some matrices are not finished
-#: Entries up to which no singular value leaves float32, as it is at most `LONGEST` times as large.
+MORE = 2  # sweeps, or groups of them, to add while some matrix is not finished
+#: Largest entry with which no singular value overflows: they are at most `LONGEST` times as large.
 SURELY_FINITE = 2.0**100
 
 
@@ -45,31 +45,31 @@ class SVDProblem(NamedTuple):
     """What decides between the steps: the matrices' shorter side, and the longer one."""
 
     columns: int
-    rows: int = 0  # as many
+    rows: int = 0  # 0: as many as columns
 
 
 @dataclass(frozen=True, kw_only=True)
 class SVDStep(Step):
-    """A step of the ladder: what rotates, in one or more sweeps.
+    """A step of the ladder: the kernel that rotates, in one or more sweeps.
 
-    Its launches are of a problem, the kernel, and the arrays w, k, floor, cosines, since, state.
+    `launches` takes a problem, the kernel, and the arrays w, k, floor, cosines, since, state.
     """
 
     kernel: Any
     smallest: int  # rows and columns, padded to a multiple of 32, that the kernel takes
     largest: int
-    swept: int  # how many sweeps the launches are; 0 where the kernel counts
-    #: How often they are made before the host reads whether all matrices are finished: for one that
-    #: is, a sweep costs a few microseconds; to read, to sweep on and to hand over again costs many.
+    swept: int  # sweeps in the launches; 0 where the kernel counts
+    #: How often they are made before the host reads whether all matrices are finished. A sweep
+    #: of finished matrices takes few microseconds; to read, sweep on and hand over takes many.
     sweeps_before_check: int
 
 
 def _no_more(
     largest: int, needs: Callable[[SVDProblem], tuple[int, str]] = lambda p: (0, "")
 ) -> Callable[[SVDProblem], str]:
-    """The refusal of longer shorter sides, and where a block has not the shared memory.
+    """The refusal of matrices whose shorter side is too long, or that need too much shared memory.
 
-    ``needs(problem)``: dynamic shared memory in bytes, and for what.
+    ``needs(problem)``: dynamic shared memory in bytes, and what it holds.
     """
 
     def refusal(p: SVDProblem) -> str:
@@ -100,7 +100,7 @@ def _whole(kernel: Any, largest: int = LONGEST) -> SVDStep:
 
 
 def _in_blocks(kernel: Any, capability: tuple[int, int] = (5, 0)) -> SVDStep:
-    """A sweep, a launch for each step of a round-robin tournament between blocks of rows."""
+    """A sweep: one launch for each step of a round-robin tournament between blocks of rows."""
 
     def launches(p, kernel, w, k, floor, cosines, since, state):
         players = max(2, round_up(w.shape[1] // blocks.BLOCK, 2))
@@ -119,7 +119,7 @@ def _in_blocks(kernel: Any, capability: tuple[int, int] = (5, 0)) -> SVDStep:
 def _all_sweeps(
     by: Any, launched: Callable[..., list[Launch]], needs: Callable[[SVDProblem], tuple[int, str]]
 ) -> SVDStep:
-    """All sweeps in one launch of a module's kernel; the launches are of what `launched` takes."""
+    """All sweeps in one launch of a module's kernel; `launched` makes it of the arguments."""
     return SVDStep(
         lambda p, kernel, *arguments: launched(*arguments), _no_more(by.LARGEST, needs),
         kernel=by.SVD, smallest=16, largest=by.LARGEST, swept=0, sweeps_before_check=MOST_SWEEPS,
@@ -153,9 +153,9 @@ LADDER = Ladder("svd", SVDProblem, {
 
 
 def unfinished(told: np.ndarray, values: Callable[[], np.ndarray]) -> int:
-    """How many matrices are not finished, by what the GPU told; ValueError as `Solver`.
+    """How many matrices are not finished, as `told` by the GPU; ValueError as `Solver`.
 
-    `values` gives the singular values.
+    `values()` gives the singular values.
     """
     refused = told[registers.REFUSED]
     if refused.any():
@@ -177,7 +177,7 @@ def unfinished(told: np.ndarray, values: Callable[[], np.ndarray]) -> int:
 
 
 def not_converged(remaining: int, batch: int, sweeps: int, method: str) -> NotConverged:
-    """The error of what did not converge."""
+    """The error for matrices that did not converge."""
     return NotConverged(
         f"{remaining} of {batch} matrices have rows that are not orthogonal after {sweeps} sweeps; "
         f"the method was {method!r}"
@@ -197,8 +197,8 @@ class Solver(Memory):
     Attributes
     ----------
     sweeps : int
-        How often rows were swept, or groups of sweeps launched, until the last matrix of the last
-        call was finished.
+        How often rows were swept, or groups of sweeps launched, until all matrices of the last call
+        were finished.
     """
 
     def __init__(self, batch: int, rows: int, columns: int, method: str = "auto"):
@@ -207,12 +207,12 @@ class Solver(Memory):
                 f"a is {rows} x {columns}; a side has at most {LONGEST:,}: take the QR "
                 "decomposition of a longer one first, or part it"
             )
-        # Numba launches them
+        # Numba compiles these kernels: let it cache them on disk
         kernels = batched, blocks, one_launch, qr, registers, rotate, scaling_sorting
         kernel_cache.cached(*kernel_cache.kernels_of(*kernels))
         self.problem = SVDProblem(min(rows, columns), max(rows, columns))
         self.method, self.step = LADDER.choose(method, self.problem)
-        if self.method == "one launch":  # which needs no solver
+        if self.method == "one launch":  # it needs no solver
             self.method, self.step = LADDER.choose("registers", self.problem)
         self.in_registers = self.method == "registers"
         self.batch, self.shape, self.wide = batch, (rows, columns), rows < columns
@@ -220,7 +220,7 @@ class Solver(Memory):
         self.sweeps, self.queued = 0, min(self.step.sweeps_before_check, MOST_SWEEPS)
         self.ones = cuda.to_device(np.ones(batch, np.float32))
         self.always = cuda.to_device(np.zeros(batch, np.int32))
-        self._told = cuda.device_array((4, batch), np.int32)  # what the host reads
+        self._told = cuda.device_array((4, batch), np.int32)  # the host reads these
         self.state, self.refused, self.swept, unscale = (self._told[row] for row in range(4))
         self.unscale = unscale.view(np.float32)
         self._first_sweeps, self._more_sweeps = ReplayedGraph(), ReplayedGraph()
@@ -260,7 +260,7 @@ class Solver(Memory):
         a : device array, shape (batch, rows, columns), float32
             Of any strides.
         u, s, vt : device arrays, shapes (batch, rows, k), (batch, k), (batch, k, columns)
-            Where the factors of the k largest singular values go, k at most min(rows, columns);
+            Receive the factors of the k largest singular values, k at most min(rows, columns); in
             C order.
 
         Raises
@@ -277,7 +277,7 @@ class Solver(Memory):
         self.finish(lambda: self.hand_over(u, s, vt), s)
 
     def compile(self, a: Array, u: Array, s: Array, vt: Array, *before: Callable) -> None:
-        """Compile all that a call launches, and what `before` launch, in several processes."""
+        """Compile all kernels that a call and `before` launch, in several processes."""
 
         def launches() -> None:
             for launch in before:
@@ -300,7 +300,7 @@ class Solver(Memory):
         scaling_sorting.spreading(a, scale, self.tall, self.wide).on(stream)
 
     def queue(self, stream: Stream) -> None:
-        """Launch what lies between `take` and `finish`: nothing of it is the caller's."""
+        """Launch what lies between `take` and `finish`, all in the solver's own memory."""
         if self.in_registers:
             self.first.factor(self.tall, self.always, stream=stream)
             return
@@ -332,7 +332,7 @@ class Solver(Memory):
 
     # ------------------------------------------------------------------ sweeps
     def _sweep(self, stream: Stream) -> None:
-        """Sweep once, judge, and refresh those that wait for it."""
+        """Sweep once, judge, and refresh the matrices that wait for a refresh."""
         arrays = self.w, self.k, self.floor, self.cosines, self.since, self.state
         for launch in self.step.launches(self.problem, self.step.kernel, *arrays):
             launch.on(stream)
@@ -342,7 +342,7 @@ class Solver(Memory):
         self._refresh(stream)
 
     def _refresh(self, stream: Stream) -> None:
-        """k becomes orthonormal, w = k R': of the matrices that wait for it."""
+        """Make k orthonormal, and w = k R', for the matrices that wait for a refresh."""
         waits = {"state": self.state, "wanted": REFRESHES, "stream": stream}
         multiply(self.k, self.k, self.low, transpose_b=True, **waits)
         multiply(self.low, self.k, self.spare, alpha=-0.5, beta=1.5, c=self.k, **waits)
@@ -356,7 +356,7 @@ class Solver(Memory):
 
     # ------------------------------------------------------------------ after the sweeps
     def finish(self, hand_over: Callable[[], None], s: Array) -> None:
-        """Hand over, s among all, and again after more sweeps, until every matrix is finished."""
+        """Hand over the factors, and again after more sweeps, until all matrices are finished."""
         queued = self.queued
         hand_over()
         while remaining := self._ask(s):
@@ -367,13 +367,13 @@ class Solver(Memory):
             hand_over()
 
     def _ask(self, s: Array) -> int:
-        """Wait for the GPU; how many matrices are not finished."""
+        """Wait for the GPU; return how many matrices are not finished."""
         told = self._told.copy_to_host()
         self.sweeps = int(told[registers.SWEPT].max())
         return unfinished(told, s.copy_to_host)
 
     def hand_over(self, u: Array, s: Array, vt: Array) -> None:
-        """Sort, make vectors of rows, complete those of zero singular values."""
+        """Sort; normalise rows to singular vectors; complete those of zero singular values."""
         if self.in_registers:
             told = self.ones, self.unscale, self.refused, self._told, self.always
             arguments = self.memory, (u, s, vt), *told
@@ -392,7 +392,7 @@ class Solver(Memory):
             (*of_k, right, self.wide, self.always, everyone),
             (*of_w, target, True, self.always, everyone),
             (*of_w, self.low, True, self.deficient, deficient),
-        ):  # tiles of rows, which become columns
+        ):  # tiles of rows become columns
             scaling_sorting.by_tiles(scaling_sorting.gather, self.spare, *given).on()
         self.second.factor(self.low, self.deficient, deficient)
         self.second.form(self.spare, self.deficient, deficient)

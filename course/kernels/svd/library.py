@@ -1,10 +1,10 @@
 """What cuSOLVER's `gesvda` does faster than the course's kernels, where float64 is fast.
 
-It computes in float64, but one matrix of 1,000 x 1,000 by all of the GPU, where the rotations of
-`course.kernels.svd.ladder` keep a few multiprocessors busy. Through CuPy, where that is installed.
+`gesvda` computes in float64, but uses all of the GPU for one matrix of 1,000 x 1,000, where
+`course.kernels.svd.ladder` uses a few multiprocessors. CuPy, if installed, calls `gesvda`.
 
-Its left vectors are a v / s: of matrices whose condition is large they are not orthonormal. Such
-matrices, and all that `svd` refuses or that have zero singular values, are left to the kernels.
+Its left vectors are a v / s: where the condition is large, they are not orthonormal. Such matrices,
+and all that `svd` refuses or that have zero singular values, are left to the kernels.
 
 Source: NVIDIA, cuSOLVER, cusolverDn<t>gesvdaStridedBatched.
 """
@@ -29,9 +29,9 @@ from course.kernels.steps import Launch, ceil_div
 from course.kernels.svd.scaling_sorting import ROWS, TILE, largest_of_warp, spreading
 from course.kernels.warps import ALL
 
-CONDITION = 2.0**16  # the largest: left vectors are orthonormal to 2**-53 of its square
-SPAN = 2.0**40  # of a sketch's values, and of their inverses: columns' lengths are sums of squares
-FACTORS = np.array([1, 0], np.float32)  # of a product, and of what was there
+CONDITION = 2.0**16  # the largest: left vectors are orthonormal to 2**-53 times its square
+SPAN = 2.0**40  # a sketch's largest value is in 1 / SPAN .. SPAN: squares are summed
+FACTORS = np.array([1, 0], np.float32)  # alpha and beta of cuBLAS's gemm
 
 
 class IllConditioned(ArithmeticError):
@@ -49,7 +49,7 @@ def libraries() -> Any:
         return None
     if not (hasattr(cupy, "cuda") and hasattr(cusolver, "sgesvdaStridedBatched")):
         return None
-    # CuPy's own one of cuBLAS may round factors, as its last user chose
+    # not CuPy's handle of cuBLAS: that may round operands, as its last user chose
     products = functools.cache(lambda device: cublas.create())
     return SimpleNamespace(
         cusolver=cusolver, cublas=cublas, stream=Stream.null,
@@ -62,16 +62,16 @@ def _array(dtype: type, *shape: int) -> Array:
 
 
 def takes(shape: tuple[int, ...], k: int | None = None) -> bool:
-    """Whether matrices are handed over: it is faster, CuPy is there, and float64 is fast."""
+    """Whether cuSOLVER takes matrices: it is faster, CuPy is there, and float64 is fast."""
     fast = heuristics.float64_is_fast() and libraries() is not None
     return fast and heuristics.is_faster(shape, k)
 
 
 @cuda.jit(device=True)
 def _move(rows, out, across, first, signs):
-    """Rows from the first on with their signs, 32 at most, to rows of `out`, or to its columns."""
+    """Copy up to 32 rows from `first` on, times signs, to rows of `out`, or to its columns."""
     x, y = int32(cuda.threadIdx.x), int32(cuda.threadIdx.y)
-    if across:  # eight warps read what is a sector of each row
+    if across:  # the eight warps read a sector of each row
         for j in range(y, rows.shape[1], ROWS):
             if first + x < rows.shape[0]:
                 out[j, first + x] = signs[x] * rows[first + x, j]
@@ -83,10 +83,10 @@ def _move(rows, out, across, first, signs):
 
 @cuda.jit
 def hand_over(v, u, found, info, span, s, short, across, long, along, ill):
-    """Rows of v and u to `short` and `long`, v's largest entries positive; a block 32 rows.
+    """Copy rows of v and u to `short` and `long`, v's largest entries positive; a block 32 rows.
 
     across, along: whether rows become columns. ill: 1 where left vectors may not be orthonormal, or
-    there are no factors, or the largest value is no less than `span`, or no more than its inverse.
+    there are no factors, or the largest value is not between 1 / `span` and `span`.
     """
     signs = cuda.shared.array(TILE, float32)
     matrix, first = cuda.blockIdx.x, int32(cuda.blockIdx.y * TILE)
@@ -97,7 +97,7 @@ def hand_over(v, u, found, info, span, s, short, across, long, along, ill):
         ill[matrix] = int32(0 if fine and float32(1) / span < largest < span else 1)
     for step in range(y, TILE, ROWS):
         row, size, value = int32(first + step), float32(-1), float32(0)
-        if row < count:  # a warp's threads have the same one
+        if row < count:  # the same row for all threads of a warp
             for column in range(x, v.shape[2], 32):
                 entry = v[matrix, row, column]
                 if abs(entry) > size:
@@ -117,11 +117,11 @@ class LibrarySolver(Memory):
 
     sketch: power and seed of a sketch of one matrix, as `course.kernels.svd.truncated` says. For a
     tall matrix m: y's columns become a basis q of m's range; z = m' q = u_z s v_z' is small, and
-    m = (q v_z) s u_z'. Products are cuBLAS's, reflections cuSOLVER's, in float32. `gesvda` computes
-    in float64: nothing has to be scaled for it.
+    m = (q v_z) s u_z'. Products are by cuBLAS, reflections by cuSOLVER, in float32. `gesvda`
+    computes in float64: nothing has to be scaled for it.
 
-    The libraries' matrices have their columns in memory one after the other, as rows of ours. What
-    they are asked for is listed once, launches are prepared for strides.
+    The libraries' matrices are in column-major order: their columns are rows of the arrays here.
+    The libraries' calls are listed once; launches are prepared for each set of strides.
     """
 
     def __init__(self, batch: int, rows: int, columns: int, k: int | None, sketch: tuple = ()):
@@ -149,7 +149,7 @@ class LibrarySolver(Memory):
         self.prepared: dict[tuple, list[Any]] = {}
 
     def launches(self, a: Array, u: Array, s: Array, vt: Array) -> list[Launch]:
-        """What comes before the libraries, and what comes behind them."""
+        """The launch before the libraries' calls, and the one after them."""
         wide, (batch, *_) = a.shape[1] < a.shape[2], a.shape
         short, long = (u, vt) if wide else (vt, u)
         found = self.short, self.long, self.found, self.info, np.float32(self.span)
@@ -161,7 +161,7 @@ class LibrarySolver(Memory):
         ]
 
     def ready(self, *arrays: Array) -> list[Any]:
-        """The launches, to be called with a queue and the arrays' addresses."""
+        """The launches as functions of a queue and the arrays' addresses."""
         if gpu() is None:
             return [lambda queue, addresses, one=one: one.on() for one in self.launches(*arrays)]
         key = tuple(one.strides for one in arrays)
@@ -174,7 +174,7 @@ class LibrarySolver(Memory):
         return self.prepared[key]
 
     def __call__(self, *arrays: Array) -> None:
-        """Decompose a into u, s and vt; `IllConditioned` where the kernels must."""
+        """Decompose a into u, s and vt; `IllConditioned` where the kernels must do it."""
         before, behind = self.ready(*arrays)
         addresses = [address_of(one) for one in arrays]
         before(0, addresses)
@@ -186,9 +186,9 @@ class LibrarySolver(Memory):
         if to_host(self.ill).any():
             raise IllConditioned
 
-    # --- steps: a function of a library, which of the handles it takes, and what else
+    # --- steps: a library's function, the index of its handle, further arguments
     def decomposing(self) -> list[tuple]:
-        """`found`, and rows u and v, of matrices whose columns are `core`'s rows."""
+        """The call that fills `found`, `u` and `v`, of matrices whose columns are `core`'s rows."""
         cusolver, (batch, narrow, tall), about = libraries().cusolver, self.core.shape, []
         for array in self.core, self.found, self.u, self.v:
             _, *row, column = array.shape
@@ -208,7 +208,7 @@ class LibrarySolver(Memory):
         return [first, *power, *into_z, *self.decomposing(), last]
 
     def orthonormal(self, q: Array) -> list[tuple]:
-        """Orthonormal columns that span those of q, in their place."""
+        """The calls that replace q's columns by orthonormal ones that span the same."""
         cusolver, (_, columns, rows) = libraries().cusolver, q.shape
         given = address_of(q), rows, address_of(self.along)
         size = max(
@@ -221,7 +221,7 @@ class LibrarySolver(Memory):
                 (cusolver.sorgqr, 0, rows, columns, columns, *there)]  # fmt: skip
 
     def product(self, a: Array, b: Array, out: Array, transposed: bool = False) -> tuple:
-        """out = a b, or a' b."""
+        """The call of out = a b, or of a' b."""
         (_, n, m), depth, one = out.shape, b.shape[2], FACTORS.ctypes.data
         left, right = (address_of(a), a.shape[2]), (address_of(b), depth)
         there = one + FACTORS.itemsize, address_of(out), m

@@ -7,11 +7,11 @@ For a matrix, or its transpose, of `length` x `rank`, length >= rank:
    the columns were;
 3. rotations make the rows of w = R orthogonal, w = diag(s) Y', while k = J' gathers them, see
    `course.kernels.svd.registers`;
-4. they are sorted; a = Q k' diag(s) Y'. Rows of Y' whose singular values are noise are completed.
+4. rows are sorted: a = Q k' diag(s) Y'. Rows of Y' whose singular values are noise are completed.
    Q k' = k' - V (T V' k').
 
-Loops count in int32 by `while`: those of `range` count in 64 bits, and are twice the code, which is
-much here, to compile and to load.
+Loops are `while` loops over int32. Those over `range` would count in 64 bits and take twice the
+code, which is much to compile and to load here.
 """
 
 import math
@@ -35,7 +35,7 @@ LARGEST = SIZES[-1]
 
 @cuda.jit(device=True)
 def _take_columns(a, wide, columns, pitch, warps):
-    """A matrix's columns, or its rows where it is wide; the largest magnitude, NaN as infinity."""
+    """Copy a matrix's columns, if wide its rows; return the largest magnitude, NaN as infinity."""
     found = cuda.shared.array(32, float32)
     t, largest = int32(cuda.threadIdx.x), float32(0)
     lane, warp = t % 32, t // 32
@@ -62,7 +62,7 @@ def _take_columns(a, wide, columns, pitch, warps):
 
 @cuda.jit(device=True)
 def _reflect(columns, pitch, length, rank, scales, shifts, products, square_pitch, warps):
-    """R above the diagonal of the columns, V below it without its scale; V'V above its diagonal."""
+    """R above the columns' diagonal, V without its scales below it; V'V above that of products."""
     along = cuda.local.array(TOGETHER, float32)
     t = int32(cuda.threadIdx.x)
     lane, warp, j = t % 32, t // 32, int32(0)
@@ -116,8 +116,8 @@ def shared_bytes(rank: int, length: int) -> int:
 def make_svd(size: int, warps: int) -> Any:
     """The kernel for matrices of at most `size` columns, by blocks of so many warps.
 
-    It takes a, u, s, vt; the most sweeps; and what the host reads. Dynamic shared memory:
-    `shared_bytes`.
+    It takes a, u, s, vt; most, a number of sweeps; and told, which the host reads. Dynamic shared
+    memory: `shared_bytes`.
     """
     pitch = size + 1
     square, lane_rows = size * pitch, (size + 31) // 32
@@ -133,9 +133,9 @@ def make_svd(size: int, warps: int) -> Any:
 
     @cuda.jit(device=True)
     def gather_reflections(columns, column_pitch, k, order, products, scales, rank, count, y):
-        """y = T V' k', of k's first rows in order, with the scale that V's columns lack.
+        """y = T V' k' for k's first `count` rows in order, times the scales that V's columns lack.
 
-        Lanes have rows of y, a warp some columns at once.
+        A lane has rows of y, a warp `TOGETHER` columns at a time.
         """
         own = cuda.local.array((lane_rows, TOGETHER), float32)
         t = int32(cuda.threadIdx.x)
@@ -179,7 +179,7 @@ def make_svd(size: int, warps: int) -> Any:
     def write_long(
         columns, column_pitch, length, k, order, y, rank, wanted, count, out, transposed
     ):
-        """k' - V y, or its transpose: lanes have neighbouring rows, each some columns at once."""
+        """out = k' - V y, or its transpose; lanes have neighbouring rows of `TOGETHER` columns."""
         total = cuda.local.array(TOGETHER, float32)
         t, groups = int32(cuda.threadIdx.x), int32((length + 31) // 32)
         lane, c, group = t % 32, int32(0), t // 32
@@ -204,7 +204,7 @@ def make_svd(size: int, warps: int) -> Any:
                             else:
                                 out[i, c + e] = total[e]
                 group = int32(group + warps)
-            while group >= groups:  # the next columns
+            while group >= groups:  # go on to the next columns
                 group = int32(group - groups)
                 c = int32(c + TOGETHER)
 
@@ -246,7 +246,7 @@ def make_svd(size: int, warps: int) -> Any:
         decompose(memory, source, rank, most, told, matrix, order, into, back, short[matrix], wide)
         # 4
         j = warp
-        while j < rank:  # V where R was, its diagonal too
+        while j < rank:  # V takes R's place, its diagonal too
             i = lane
             while i <= j:
                 at = int32(j * column_pitch + i)

@@ -5,8 +5,8 @@ Two rows x and y with lengths |x|^2 = a and |y|^2 = b and the product x y = g be
     c x - s y,  s x + c y        tan 2 angle = 2 g / (b - a)
 
 which are orthogonal. A sweep rotates every pair once. It takes n - 1 steps, in each of which n / 2
-pairs without a common row rotate in parallel, as in a round-robin tournament. What rotates the rows
-of w rotates the rows of k, too: w = J' x at the end, k = J' k0, with J orthogonal.
+pairs without a common row rotate in parallel, as in a round-robin tournament. All rotations of w's
+rows are applied to k's rows, too: at the end w = J' x and k = J' k0, with J orthogonal.
 
 Source: M. Hestenes, "Inversion of matrices by biorthogonalization and related results", J. SIAM 6
 (1958); R. Brent and F. Luk, "The solution of singular-value and symmetric eigenvalue problems on
@@ -25,18 +25,18 @@ WARPS = 16  # of a block
 THREADS = 32 * WARPS
 SHARED_ROWS = 64  # rows and columns that fit into shared memory, w and k together
 
-#: Cosine of the angle between two rows from which they are rotated: a unit of float32's last place;
-#: from there down, rounding changes the rows as much. And the largest that is left: then no sweep
-#: follows.
+#: SMALL: rows rotate if the cosine of their angle is larger. It is a unit of float32's last place:
+#: rounding alone changes rows as much. DONE: no sweep follows one whose largest cosine is at most
+#: this.
 SMALL, DONE = 1e-7, 1.2e-6
-LEAST = 1e-36  # less than any squared length that is not noise, and it has a root
+LEAST = 1e-36  # below every squared length but noise, and a normal number, so that rsqrt takes it
 #: Once the largest cosine is below this, k is made orthonormal again, see `course.kernels.svd`.
 NEAR = 0.03
-#: And below this, where pair after pair is rotated: a row is rounded in each of its rotations then,
-#: not once for 63 of them, so fewer sweeps may follow.
+#: The same for kernels that rotate pair by pair. These round a row in each of its rotations, not
+#: once for 63 of them, so fewer sweeps may follow the refresh.
 NEAR_BY_PAIRS = 1e-3
-#: Length under which a row is noise, of the longest row's: rounding makes as much. Its direction
-#: means nothing, so it is not rotated.
+#: Rows up to this part of the longest row's length are noise: rounding makes as much. Their
+#: direction means nothing, so they are not rotated.
 NOISE = 2.0**-22
 
 #: What a matrix waits for: sweeps, a refresh, nothing more.
@@ -86,10 +86,10 @@ def rotation(a, b, g):
 
 @cuda.jit(device=True)
 def rotation_at_once(a, b, g, floor):
-    """`cosine`; (sin, 1 - cos, tan) of `rotation`, 0 where nothing rotates.
+    """The `cosine` of two rows, and (sin, 1 - cos, tan) of `rotation`, 0 where nothing rotates.
 
-    Without a branch or a slow operation: threads that wait for each other's rotations wait less.
-    However the angle is rounded, 1 - cos is that of the sine to a few units of the last place.
+    There is no branch and no slow operation, since other threads wait for the rotation. However the
+    angle is rounded, 1 - cos fits the sine to a few units of the last place.
     """
     inverse = cuda.libdevice.rsqrtf(max(a, float32(LEAST)))
     inverse *= cuda.libdevice.rsqrtf(max(b, float32(LEAST)))
@@ -118,7 +118,7 @@ def _rotate_rows(x, i, j, s, d):
 
 @cuda.jit(device=True)
 def _rotate_pair(w, k, i, j, floor):
-    """Make rows i and j of w orthogonal, by a warp; the cosine that they had."""
+    """Make rows i and j of w orthogonal, by a warp; return the cosine that they had."""
     a, b, g = float32(0), float32(0), float32(0)
     for column in range(cuda.threadIdx.x % 32, w.shape[1], 32):
         p, q = load(w, (i, column)), load(w, (j, column))
@@ -139,7 +139,7 @@ def _rotate_pair(w, k, i, j, floor):
 
 @cuda.jit(device=True)
 def _sweeps(w, k, floor, goal, most, found):
-    """Sweep until the largest cosine of a sweep is at most the goal; that, and how many sweeps."""
+    """Sweep until the largest cosine is at most the goal; return it, and how many sweeps."""
     warp, lane, n = int32(cuda.threadIdx.x) // 32, int32(cuda.threadIdx.x) % 32, int32(w.shape[0])
     largest, done = float32(2), int32(0)
     while largest > goal and done < most:
@@ -162,7 +162,7 @@ def _sweeps(w, k, floor, goal, most, found):
 
 @cuda.jit(device=True)
 def _keep(matrix, largest, done, cosines, since):
-    """Tell `judge` of `course.kernels.svd.scaling_sorting` what was reached."""
+    """Report to `judge` of `course.kernels.svd.scaling_sorting` how far a matrix has come."""
     if cuda.threadIdx.x == 0:
         cosines[matrix] = largest
         if since[matrix] >= 0:
@@ -194,7 +194,7 @@ def _copy(there, here, back):
 
 @cuda.jit
 def rotate_shared(w, k, floor, most, cosines, since, state):
-    """The same in shared memory: n and the columns at most `SHARED_ROWS`."""
+    """As `rotate_plain`, in shared memory: n and the columns are at most `SHARED_ROWS`."""
     found = cuda.shared.array(WARPS, float32)
     rows_w = cuda.shared.array((SHARED_ROWS, SHARED_ROWS), float32)
     rows_k = cuda.shared.array((SHARED_ROWS, SHARED_ROWS), float32)
