@@ -9,8 +9,7 @@ are then reflected once for all sixteen,
 
 64 columns at a time, two a lane: every warp multiplies some rows of V' and C, the warps' sums are
 added, and V (T V' C) is subtracted from the same rows. A column of zeros has v = 0: its H is the
-identity, and Q stays orthonormal to rounding whatever the matrix's rank.
-That is why the SVD uses it.
+identity. So Q is orthonormal to rounding, whatever the matrix's rank, which the SVD relies on.
 
 Source: R. Schreiber and C. Van Loan, "A storage-efficient WY representation for products of
 Householder transformations", SIAM J. Sci. Stat. Comput. 10 (1989).
@@ -33,10 +32,10 @@ Array = Any  # of numba.cuda
 
 PANEL = 16  # columns
 THREADS, WARPS = 256, 8  # at most
-FEWEST = 128  # threads: the columns right of a panel are work for more of them than it has rows
+FEWEST = 128  # threads, at least: the columns right of a panel are work for more than its rows
 BATCH = 8  # rows that a lane loads before it uses them
 STAGED = 256  # rows of a panel of V in shared memory
-PLANES = WARPS // 2  # of sums in shared memory: the other warps add theirs
+PLANES = WARPS // 2  # of sums in shared memory: one for each two warps
 STRIP = 64  # columns that take a panel's reflections together
 LONGEST = 4 * THREADS  # rows of a matrix
 #: Squared length below which a column counts as zeros; entries are about 1 at most. Float32 has
@@ -45,13 +44,13 @@ ZERO = 1e-30
 
 
 def _halver(count: int) -> Callable:
-    """A lane's 2 count sums become count: each half of the lanes keeps one half of the sums."""
+    """2 count sums a lane become count: each half of the lanes keeps one half of the sums."""
 
     @cuda.jit(device=True)
     def halve(sums):
         upper = int32(cuda.threadIdx.x) & int32(2 * count) != 0
         for c in range(count):
-            low, high = sums[c], sums[c + count]  # or the array is addressed, and in local memory
+            low, high = sums[c], sums[c + count]  # else the array would be in local memory
             mine, other = (high, low) if upper else (low, high)
             sums[c] = mine + cuda.shfl_xor_sync(ALL, other, 2 * count)
 
@@ -73,7 +72,7 @@ def _sum_lanes(sums):
 
 @cuda.jit(device=True)
 def _load_rows(c, row, column, x):
-    """Some rows of two columns; zeros for what is not there."""
+    """Load `BATCH` rows of two columns; zeros beyond the edges."""
     for e in range(BATCH):
         x[e, 0], x[e, 1] = float32(0), float32(0)
         if row + e < c.shape[0] and column < c.shape[1]:
@@ -82,7 +81,7 @@ def _load_rows(c, row, column, x):
 
 @cuda.jit(device=True)
 def _stage(v, base, first, here):
-    """The rows of a panel of v from `base` on to shared memory, zeros for what is not there."""
+    """Copy a panel's rows of v from `base` on to shared memory; zeros beyond the last row."""
     cuda.syncthreads()
     for n in range(int32(cuda.threadIdx.x), STAGED * PANEL // 4, cuda.blockDim.x):
         row, k = int32(n // (PANEL // 4)), int32(n % (PANEL // 4) * 4)
@@ -94,7 +93,7 @@ def _stage(v, base, first, here):
 
 
 def _over_rows(use: Callable) -> Callable:
-    """A device function: a warp's share of the staged rows, of two columns a lane, for `use`."""
+    """A device function: call `use` for a warp's share of the staged rows, two columns a lane."""
 
     @cuda.jit(device=True)
     def over_rows(c, here, base, column, y):
@@ -143,7 +142,7 @@ def _subtract_rows(c, here, base, row, column, x, z):
 
 @cuda.jit(device=True)
 def _sum_warps(y, parts):
-    """The sum over all warps, an even number, of y: 16 x 64 elements, to parts[0]."""
+    """Add up y, 16 x 64 elements, over all warps, an even number, into parts[0]."""
     thread, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
     warp, lane = thread // 32, thread % 32
     planes = threads // 64
@@ -183,7 +182,7 @@ def _multiply_triangle(t, transposed, sums, products):
 
 @cuda.jit(device=True)
 def _reflect(c, v, t, first, transposed, start, stop):
-    """Columns from `start` to `stop` take a panel's reflections, V T V' or, transposed, V T' V'.
+    """Apply a panel's reflections, V T V' or, transposed, V T' V', to columns `start` to `stop`.
 
     c: (rows, columns), in place. v: (rows, ...), the panel from row and column `first` on. t: T.
     """
@@ -214,8 +213,8 @@ def _reflect(c, v, t, first, transposed, start, stop):
 def scale_and_shift(squared, alpha):
     """Scale and shift of v = scale (x + shift e), of squared length 2; 0, 0 for a zero column.
 
-    The scale is that of v as it becomes, however the shift is rounded. Without slow operations, as
-    all wait for it.
+    The scale is computed for the shift as it is rounded. There are no slow operations, since all
+    threads wait for the result.
     """
     if squared <= float32(ZERO):
         return float32(0), float32(0)
@@ -231,9 +230,9 @@ def scale_and_shift(squared, alpha):
 def make_column(own: int) -> Callable:
     """The reflection of a panel's column j, which v_j replaces; `own` rows to a thread.
 
-    The column is the first in the registers, and goes to their end: with the next one first, the
-    same code serves all. The dot products of the column with all of the panel, the v before it
-    among them, are summed by all warps at once; then each warp computes the rest for itself.
+    Column j is the first in the registers, and v_j becomes the last: so the next column is first,
+    and the same code serves all. All warps sum the column's dot products with the whole panel, also
+    with the v before it, at once. Then each warp computes the rest for itself.
     """
 
     @cuda.jit(device=True)
@@ -241,7 +240,7 @@ def make_column(own: int) -> Callable:
         partial, x = cuda.local.array(PANEL, float32), cuda.local.array(own, float32)
         t, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
         lane, c, corner = t % 32, t % PANEL, first + j
-        buffer = j % 2  # what a warp still reads, no other one overwrites
+        buffer = j % 2  # double buffered: warps may still read the other one
         for o in range(own):
             x[o] = rows[o, 0] if t + o * threads >= corner else float32(0)
         for k in range(PANEL):
@@ -267,7 +266,7 @@ def make_column(own: int) -> Callable:
             whole += sums[buffer, warp, c] if 32 * warp < threads else float32(0)
         whole += cuda.shfl_xor_sync(ALL, whole, PANEL)
         scale, shift = scale_and_shift(cuda.shfl_sync(ALL, whole, 0), pivots[buffer, 0])
-        product = scale * (whole + shift * pivots[buffer, c])  # of v_j and what c stands for
+        product = scale * (whole + shift * pivots[buffer, c])  # dot product of v_j and column c
         for o in range(own):
             row = t + o * threads
             if first <= row <= corner:
@@ -280,7 +279,7 @@ def make_column(own: int) -> Callable:
                 rows[o, k - 1] = y - x[o] * times if k < PANEL - j else y
         for o in range(own):
             rows[o, PANEL - 1] = x[o]
-        if t < PANEL:  # V'V, what is right of its diagonal
+        if t < PANEL:  # V'V right of its diagonal
             along[(c + j) % PANEL, j] = product
 
     return column
@@ -306,7 +305,7 @@ def make_factor(own: int) -> Callable:
         for j in range(PANEL):
             column(rows, int32(j), first, corners, sums, pivots, along)
         cuda.syncthreads()
-        if thread < PANEL:  # a row of T: its inverse is I and what is right of V'V's diagonal
+        if thread < PANEL:  # a row of T; T's inverse is I + V'V right of its diagonal
             for j in range(PANEL):
                 total = float32(1) if thread == j else float32(0)
                 for k in range(PANEL):
@@ -328,7 +327,7 @@ def make_factor(own: int) -> Callable:
 
     @cuda.jit
     def factor(a, v, triangles, state, wanted, begin, end, alone):
-        """Panels from `begin` to `end`; alone: what is right of a panel is reflected here, too."""
+        """Reflect panels `begin` to `end`; alone: also the columns right of each panel."""
         warp_sums = cuda.shared.array((2, WARPS, PANEL), float32)
         pivots = cuda.shared.array((2, PANEL), float32)
         t = cuda.shared.array((PANEL, PANEL), float32)
@@ -359,7 +358,7 @@ def _load_triangle(triangles, t):
 
 @cuda.jit
 def reflect_rest(a, v, triangles, state, wanted, panel):
-    """The columns right of a panel take its reflections; a block has 64 of them."""
+    """Apply a panel's reflections to the columns right of it; a block has 64 of them."""
     t = cuda.shared.array((PANEL, PANEL), float32)
     matrix, first = cuda.blockIdx.x, int32(panel * PANEL)
     if state[matrix] != wanted:
@@ -373,7 +372,7 @@ def reflect_rest(a, v, triangles, state, wanted, panel):
 def form_q(v, triangles, q, state, wanted, given):
     """Q = H1 H2 ... , the first columns of it: reflect the identity, the last panel first.
 
-    A block has 64 columns of a matrix. given: q holds what is reflected in place of the identity.
+    A block has 64 columns of a matrix. given: q's content is reflected instead of the identity.
     """
     t = cuda.shared.array((PANEL, PANEL), float32)
     matrix, thread, threads = cuda.blockIdx.x, int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
@@ -396,15 +395,15 @@ def form_q(v, triangles, q, state, wanted, given):
         cuda.syncthreads()
 
 
-#: By how many rows a thread has.
+#: The kernels by how many rows a thread has.
 FACTOR = {own: make_factor(own) for own in (1, 2, 4)}
 
 
 class Reflections(Memory):
     """Memory for the reflections of a batch of matrices, and the launches that use it.
 
-    Of at most `LONGEST` rows, and as many columns, padded to a multiple of 4: rows are read four
-    numbers at a time. ``empty(shape, dtype)`` is memory on the GPU.
+    They have at most `LONGEST` rows, and as many columns, padded to a multiple of 4, since rows are
+    read four elements at a time. ``empty(shape, dtype)`` allocates memory on the GPU.
     """
 
     def __init__(self, batch: int, rows: int, columns: int, empty: Any = None):
@@ -417,7 +416,7 @@ class Reflections(Memory):
         self.shared = reflects_in_parts(columns, batch)
 
     def factoring(self, a: Array, state: Array, wanted: int = 0) -> list[Launch]:
-        """What replaces each matrix of `a`, (batch, rows, columns), by R: zeros below."""
+        """Launches that replace each matrix of `a`, (batch, rows, columns), by R; zeros below."""
         alone, step = np.int32(not self.shared), 1 if self.shared else self.panels
         given, launches = (a, self.v, self.triangles, state, np.int32(wanted)), []
         for panel in range(0, self.panels, step):
@@ -430,7 +429,7 @@ class Reflections(Memory):
         return launches
 
     def forming(self, q: Array, state: Array, wanted: int = 0, given: bool = False) -> Launch:
-        """What writes Q's orthonormal columns to `q`, (batch, rows, columns); `given`: Q q."""
+        """The launch that stores Q's columns in `q`, (batch, rows, columns); if `given`, Q q."""
         arguments = self.v, self.triangles, q, state, np.int32(wanted), np.int32(given)
         return Launch(form_q, (len(q), self.strips), self.threads, arguments)
 
@@ -442,6 +441,6 @@ class Reflections(Memory):
         self.forming(q, state, wanted).on(stream)
 
     def orthonormal(self, a: Array, q: Array, state: Array, *, stream: Any = 0) -> None:
-        """Orthonormal columns that span those of `a`, into `q`, which may be `a`; a is lost."""
+        """Store orthonormal columns that span a's in `q`, which may be `a`; a is overwritten."""
         self.factor(a, state, stream=stream)
         self.form(q, state, stream=stream)

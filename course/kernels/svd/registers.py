@@ -1,19 +1,19 @@
 """Rotations of rows that lie in registers: all sweeps over a matrix in one launch, a block each.
 
-For R of a QR decomposition, of up to 128 columns: its rows w become orthogonal, w = diag(s) Y',
+R of a QR decomposition has up to 128 columns. Its rows become orthogonal, w = J' R = diag(s) Y',
 while k = J' gathers the rotations. Before the last sweeps k is refreshed, see `course.kernels.svd`.
 
-Rows are padded to a multiple of 16. A warp has 8 rows x and 8 rows y in registers, of each row a
-lane every 32nd element, first those of w, then those of k: so a product is summed by shuffles, and
-nothing waits for other warps. A sweep pairs each two rows once. In 8 steps each x of a warp is
-rotated with each y; then each warp hands its y to the one before, through shared memory, as in a
-tournament whose players change places with their neighbours: in each second round a warp has the
-first and the last place, waits, and its x goes on in place of y. At the end each warp pairs its x
-with each other, and its y. A lane has the squared lengths of the rows of one pair: a rotation
-changes them by what is known, and a sweep begins with new ones.
+The number of rows is padded to a multiple of 16. A warp has 8 rows x and 8 rows y in registers. Of
+each row, a lane has every 32nd element, first of w, then of k. So shuffles sum a dot product, and
+rotations wait for no other warp. A sweep pairs every two rows once. In 8 steps a warp rotates each
+x with each y. Then it hands its y to the warp before, through shared memory, as in a tournament
+whose players change places with their neighbours. In every second round one warp has both the first
+and the last place. It waits, and its x moves on in place of y. At the end each warp pairs its x
+with one another, and its y. A lane has the squared lengths of one pair's rows: each rotation
+updates them by a formula, and each sweep computes them anew.
 
-Loops count in int32 by `while`: those of `range` count in 64 bits, and are twice the code, which is
-much here, to compile and to load.
+Loops are `while` loops over int32. Those over `range` would count in 64 bits and take twice the
+code, which is much to compile and to load here.
 """
 
 import math
@@ -46,26 +46,26 @@ from course.kernels.svd.scaling_sorting import (
 from course.kernels.warps import ALL
 from warpsim.ptx import load, named_barrier, store
 
-#: Rows of what the host reads, (4, batch), int32: the inverse of the scale is float32's bits.
+#: Rows of what the host reads, (4, batch), int32. UNSCALE has float32's bits: 1 / scale.
 STATE, REFUSED, SWEPT, UNSCALE = 0, 1, 2, 3
-TOGETHER = 4  # rows that a thread works on at once
+TOGETHER = 4  # rows that a thread handles at a time
 STATIC = 8192  # bytes of static shared memory, at most
 #: Sweeps after which a matrix counts as not converging; random ones take 8, repeated values 20.
 MOST_SWEEPS = 60
 OWN = 8  # rows x of a warp, and rows y
-#: Largest cosine of a sweep times the largest change of a row's direction, after which no sweep
-#: follows. The product bounds the cosine of rows that meet early in a sweep and then turn further.
+#: No sweep follows one whose largest cosine times the largest change of a row's direction is at
+#: most this: it bounds the cosine of rows that meet early in a sweep and turn further in it.
 LEFT = 5e-7
 LARGEST = 128  # columns
-LITTLE = 1e-6  # squared length of what is left of a unit vector that lies in a space, but for noise
-SIZES = range(2 * OWN, LARGEST + 1, 2 * OWN)  # to which they are padded
+LITTLE = 1e-6  # a unit vector with less squared length outside a space lies in it
+SIZES = range(2 * OWN, LARGEST + 1, 2 * OWN)  # to which columns are padded
 
 
 @cuda.jit(device=True, forceinline=True)
 def squared_change(a, b, tangent):
-    """(tangent * longer / shorter)², of rows with squared lengths a and b that rotate.
+    """(tangent * longer / shorter)², of two rows with squared lengths a and b.
 
-    So far the shorter row turns, and with it its cosine with a third row.
+    By so much the shorter row turns when they rotate, and so does its cosine with a third row.
     """
     least = max(min(a, b), float32(LEAST))
     return cuda.libdevice.fast_fdividef(tangent * tangent * max(a, b), least)
@@ -73,7 +73,7 @@ def squared_change(a, b, tangent):
 
 @cuda.jit(device=True)
 def _project(rows, pitch, order, row, rank, along):
-    """A row becomes orthogonal to the rows before, twice, by one warp; its squared length then."""
+    """Make a row orthogonal to the rows before, twice, by one warp; return its squared length."""
     lane, mine, left = int32(cuda.threadIdx.x % 32), int32(order[row] * pitch), float32(0)
     for _ in range(2):
         j = lane
@@ -100,15 +100,15 @@ def _project(rows, pitch, order, row, rank, along):
 
 @cuda.jit(device=True)
 def complete(rows, pitch, order, have, wanted, rank, along):
-    """Rows from `have` on become orthonormal to all before; each keeps its direction if it can.
+    """Make rows from `have` on orthonormal to all before; each keeps its direction if it can.
 
-    Else it becomes a unit vector, the next that does not lie in the space of those before: what
-    lies there once lies there for all further rows.
+    Else it becomes a unit vector, the next that does not lie in the space of the rows before. Unit
+    vectors that lie there are not tried again, as they do for all further rows.
     """
     row, unit, lane = have, int32(0), int32(cuda.threadIdx.x % 32)
     while row < wanted:
         left, mine = _project(rows, pitch, order, row, rank, along), int32(order[row] * pitch)
-        taken, e = left >= float32(LITTLE) or unit >= rank, lane  # of NaN, too, it ends
+        taken, e = left >= float32(LITTLE) or unit >= rank, lane  # NaN, too, ends the loop
         while e < rank:
             at = int32(mine + e)
             x = load(rows, at) / math.sqrt(left) if taken else float32(e == unit)
@@ -119,10 +119,10 @@ def complete(rows, pitch, order, have, wanted, rank, along):
 
 
 def make_group(group: int, each: int) -> tuple[Callable, Callable]:
-    """What pairs a warp's rows x among themselves, and its y, in groups: to begin, and to go on.
+    """Device functions that pair a warp's rows x with one another, and its y: to begin, to go on.
 
-    `each` elements of a row are a lane's, and the squared lengths of a pair's rows are with lanes
-    2 pair and 2 pair + 1.
+    A lane has `each` elements of a row. Lanes 2 p and 2 p + 1 have the squared lengths of the rows
+    of pair p.
     """
 
     @cuda.jit(device=True, forceinline=True)
@@ -152,7 +152,7 @@ def make_group(group: int, each: int) -> tuple[Callable, Callable]:
 
 
 def make_sweep(size: int) -> Callable:
-    """A sweep over rows that warps have, and what a lane needs of shared memory for it."""
+    """Device function: a sweep over the rows that the block's warps have in registers."""
     warps, each, pitch = size // (2 * OWN), size // 16, size + 1
     full, threads, square = size // 32, 32 * warps, size * pitch
     count, uneven = OWN * each, size % 32 != 0
@@ -163,7 +163,7 @@ def make_sweep(size: int) -> Callable:
 
     @cuda.jit(device=True, forceinline=True)
     def products(x, y):
-        """Of each pair's rows of w: a lane gets that of pair lane // 2 % 8."""
+        """Dot products of all pairs' rows of w; a lane gets that of pair lane // 2 % 8."""
         g, lane = cuda.local.array(OWN, float32), int32(cuda.threadIdx.x % 32)
         for q in range(OWN):
             total = float32(0)
@@ -180,7 +180,7 @@ def make_sweep(size: int) -> Callable:
 
     @cuda.jit(device=True, forceinline=True)
     def rotate_pairs(x, y, a, b, floor):
-        """Rotate each pair; a lane's cosine, its `squared_change`, and its squared lengths."""
+        """Rotate all pairs; return cosine, `squared_change`, squared lengths of a lane's pair."""
         g = products(x, y)
         before, s, d, tangent = rotation_at_once(a, b, g, floor)
         change = squared_change(a, b, tangent)
@@ -194,9 +194,9 @@ def make_sweep(size: int) -> Callable:
 
     @cuda.jit(device=True, forceinline=True)
     def rotate_and_shift(x, y, a, b, p, q, floor):
-        """The same of rows that lack the factors p and q; each y is written to the pair before.
+        """As `rotate_pairs`, of rows without their factors p, q; each y moves to the pair before.
 
-        x' = c (x - t y) and y' = (y + s x') / c: what is in front of the brackets goes to p and q.
+        x' = c (x - t y) and y' = (y + s x') / c: p and q take the factors c and 1 / c.
         """
         first = cuda.local.array(each, float32)
         over, under = cuda.libdevice.fast_fdividef(q, p), cuda.libdevice.fast_fdividef(p, q)
@@ -230,8 +230,8 @@ def make_sweep(size: int) -> Callable:
             store(memory, int32(base + n * threads + t), y[n])
         if t & 17 == 0:
             store(memory, int32(lengths + t // 2 - t // 32 * 8), b)
-        # where two of eight warps wait here, racecheck misses the block barriers behind it, three
-        # in a row, too; so it does in ten lines of CUDA C, where none of 4e10 reads was stale
+        # racecheck reports hazards where two of eight warps wait here: it misses block barriers
+        # that follow, even three. So it does in ten lines of CUDA C: of 4e10 reads none was stale
         named_barrier(int32(1), int32(threads))
         other = int32(t + 32 if t + 32 < threads else t + 32 - threads)
         for n in range(count):
@@ -240,7 +240,7 @@ def make_sweep(size: int) -> Callable:
 
     @cuda.jit(device=True)
     def sweep(x, y, floor, memory):
-        """Rotate each pair of rows once; the largest cosine and `squared_change` of a lane's."""
+        """Rotate each pair of rows once; return a lane's largest cosine and `squared_change`."""
         warp, at = int32(cuda.threadIdx.x // 32), int32(0)
         largest, turned = float32(0), float32(0)
         a, b = products(x, x), products(y, y)
@@ -284,10 +284,9 @@ def make_sweep(size: int) -> Callable:
 
 
 def make_parts(size: int, warps: int, element: Callable) -> tuple:
-    """What is done with w and k: make w's rows orthogonal, sort, normalise, write.
+    """Device function: make w's rows orthogonal, sort and normalise w and k, store vectors.
 
-    element: a device function of a source, for an element of R. warps: at least as many as have
-    rows.
+    ``element(source, i, j)``: device function, R's element. warps: at least as many as have rows.
     """
     pitch, each, columns = size + 1, size // 16, (size + 31) // 32
     square, threads, rotating, count = size * pitch, 32 * warps, size // (2 * OWN), OWN * each
@@ -307,7 +306,7 @@ def make_parts(size: int, warps: int, element: Callable) -> tuple:
 
     @cuda.jit(device=True, forceinline=True)
     def move_rows(x, y, memory, give):
-        """A warp's rows, of w and then of k, from shared memory; give: back there, for 1."""
+        """Load a warp's rows, of w and then of k, from shared memory; if give is 1, store them."""
         lane, i = int32(cuda.threadIdx.x % 32), int32(cuda.threadIdx.x // 32 * OWN)
         for q in range(OWN):
             for n in range(each):
@@ -322,7 +321,7 @@ def make_parts(size: int, warps: int, element: Callable) -> tuple:
 
     @cuda.jit(device=True)
     def multiply(left, right, down, across, depth, out, other, by, more):
-        """A warp's rows of out = by left right + more other, written when all have read."""
+        """out = by * left right + more * other; each warp stores its rows when all have read."""
         x, y = cuda.local.array((OWN, columns), float32), cuda.local.array((OWN, columns), float32)
         z, lane = cuda.local.array(columns, float32), int32(cuda.threadIdx.x % 32)
         i, j = int32(cuda.threadIdx.x // 32 * OWN * pitch), int32(0)
@@ -352,9 +351,9 @@ def make_parts(size: int, warps: int, element: Callable) -> tuple:
 
     @cuda.jit(device=True)
     def orthogonalise(memory, source, rank, most):
-        """Rotate R's rows, in `memory`, until they are orthogonal: w stays there, J' behind it.
+        """Rotate R's rows until they are orthogonal; `memory` then holds w, and J' behind it.
 
-        Whether they are, and how often they were swept.
+        Returns whether they are orthogonal, and how often they were swept.
         """
         x, y = cuda.local.array(count, float32), cuda.local.array(count, float32)
         found, turns = cuda.shared.array(warps, float32), cuda.shared.array(warps, float32)
@@ -366,7 +365,7 @@ def make_parts(size: int, warps: int, element: Callable) -> tuple:
             store(k, int32(n // size * pitch + n % size), float32(n // size == n % size))
             n = int32(n + threads)
         n = t // 32
-        while n < size:  # the longest row
+        while n < size:  # find the longest row
             total, e = float32(0), int32(t % 32)
             while e < size:
                 total += load(w, int32(n * pitch + e)) * load(w, int32(n * pitch + e))
@@ -413,7 +412,7 @@ def make_parts(size: int, warps: int, element: Callable) -> tuple:
 
     @cuda.jit(device=True)
     def sort(w, k, rank, lengths, order):
-        """Lengths of rows, of k's as one, largest first; which row each is. Padding comes last."""
+        """Sort rows by length, relative to k's; order: which row each is. Padding comes last."""
         t = int32(cuda.threadIdx.x)
         lane, row = t % 32, t // 32
         while row < size:
@@ -427,7 +426,7 @@ def make_parts(size: int, warps: int, element: Callable) -> tuple:
                 e = int32(e + 32)
             total, unit = sum_of_warp(total), sum_of_warp(unit)
             if lane == 0:
-                total = total / unit  # rounding makes rows of k longer or shorter, w's with them
+                total = total / unit  # rounding has changed k's rows, and w's with them
                 lengths[size + row] = math.sqrt(total) if total >= float32(0) else float32(-1)
             row = int32(row + warps)
         cuda.syncthreads()
@@ -442,9 +441,9 @@ def make_parts(size: int, warps: int, element: Callable) -> tuple:
 
     @cuda.jit(device=True)
     def sign_and_normalise(w, k, mine, rank, length):
-        """A row of w, and of k, to unit vectors; w's largest entry positive. length: w's, k's one.
+        """Scale a row of w, and of k, to unit vectors; w's largest entry becomes positive.
 
-        Of noise w's row becomes zero.
+        length: of w's row, relative to k's. Where it is noise, w's row becomes zero.
         """
         lane, largest, value = int32(cuda.threadIdx.x % 32), float32(-1), float32(0)
         of_w, of_k, e = float32(0), float32(0), lane
@@ -467,7 +466,7 @@ def make_parts(size: int, warps: int, element: Callable) -> tuple:
 
     @cuda.jit(device=True)
     def write_rows(w, order, rank, wanted, out, transposed):
-        """Sorted rows, or columns where they are transposed."""
+        """Store the sorted rows, as columns if transposed."""
         t = int32(cuda.threadIdx.x)
         lane, warp = t % 32, t // 32
         i, rows, width = warp, rank if transposed else wanted, wanted if transposed else rank
@@ -481,10 +480,10 @@ def make_parts(size: int, warps: int, element: Callable) -> tuple:
 
     @cuda.jit(device=True)
     def decompose(memory, source, rank, most, told, matrix, order, s, back, short, transposed):
-        """Singular values, times `back`, and vectors of rows of w, by length; k's signs with them.
+        """Sorted singular values, times `back`, and w's vectors; k's rows get the same signs.
 
-        w is the first of `memory`, k behind it, `order` what row each is. Rows whose lengths are
-        noise are completed. A block's threads come back together.
+        `memory` holds w, and k behind it; `order` says which row each is. Rows whose lengths are
+        noise are completed. The block is synchronised before vectors are stored.
         """
         lengths = cuda.shared.array(twice, float32)
         w, k = memory[:square], memory[square : 2 * square]
@@ -512,10 +511,10 @@ def make_parts(size: int, warps: int, element: Callable) -> tuple:
 
 
 def make_svd(size: int) -> Any:
-    """The kernel for R of at most `size` columns: it takes R, and what k' goes to, zeros below it.
+    """The kernel for R of at most `size` columns, r; q receives k', with zeros below it.
 
-    And s, the shorter factor, whether that is u, the most sweeps, where ones go, the scale's
-    inverse, what is refused, what the host reads. Dynamic shared memory: `shared_bytes`.
+    short: the shorter factor, u if wide. most: of sweeps. ones: receives ones. unscale: the scale's
+    inverse. told: what the host reads. Dynamic shared memory: `shared_bytes`.
     """
     pitch, warps = size + 1, size // (2 * OWN)
     square = size * pitch
@@ -558,7 +557,7 @@ SVD = {size: make_svd(size) for size in SIZES}
 
 
 def padded(columns: int, sizes: Iterable[int] = SIZES) -> int:
-    """Columns that a kernel is made for."""
+    """The columns of the smallest kernel for so many."""
     return next(size for size in sizes if size >= columns)
 
 
@@ -568,7 +567,7 @@ def shared_bytes(size: int) -> int:
 
 
 class Scratch(NamedTuple):
-    """What the launches share: all scaled, R and V in the longer side's length, and k'."""
+    """Memory that the launches share: scaled matrices, which become R; k'; and V."""
 
     tall: Any
     q: Any
@@ -576,7 +575,7 @@ class Scratch(NamedTuple):
 
     @classmethod
     def made(cls, shape: tuple[int, ...], empty: Callable) -> "Scratch":
-        """Of matrices (batch, rows, columns), by ``empty(shape, dtype)``."""
+        """The memory for matrices (batch, rows, columns); ``empty(shape, dtype)`` allocates it."""
         batch, rank, length = shape[0], *sorted(shape[1:])
         tall = batch, max(length, padded(rank)), padded(rank)
         arrays = (empty(tall, np.float32) for _ in range(2))
@@ -584,7 +583,7 @@ class Scratch(NamedTuple):
 
 
 def rotating(r: Any, q: Any, s: Any, short: Any, wide: bool, *about: Any) -> Launch:
-    """The launch of `svd_of_triangles`; about: scales, what is told. short: u of wide matrices."""
+    """The launch of `svd_of_triangles`; about: ones, unscale, refused, told. short: u if wide."""
     size, given = r.shape[2], (r, q, s, short, np.int32(wide), np.int32(MOST_SWEEPS), *about)
     return Launch(SVD[size], len(s), 2 * size, given, shared_bytes(size))
 
@@ -592,7 +591,7 @@ def rotating(r: Any, q: Any, s: Any, short: Any, wide: bool, *about: Any) -> Lau
 def of_triangles(
     memory: Scratch, factors: tuple, scale: Any, unscale: Any, refused: Any, told: Any, state: Any
 ) -> list[Launch]:
-    """The launches behind `Reflections.factoring`: u, s, vt, and what the host reads."""
+    """The launches after `Reflections.factoring`, for u, s, vt, and what the host reads."""
     u, s, vt = factors
     wide = u.shape[1] < vt.shape[2]
     short, long = (u, vt) if wide else (vt, u)

@@ -1,7 +1,7 @@
 """Before and after an SVD's rotations: scaling, whether more sweeps are needed, sorting, factors.
 
-Kernels of one batch take arrays (batch, ...); a block works for one matrix, or for a part of one.
-None waits for the host: what a matrix needs next is decided on the GPU, by `judge`.
+All kernels take arrays (batch, ...); a block works for one matrix, or for a part of one. No kernel
+waits for the host: `judge` decides on the GPU what a matrix needs next.
 """
 
 import math
@@ -16,12 +16,12 @@ from course.kernels.warps import ALL, lanes_sum
 
 THREADS, WARPS = 512, 16  # of a block that works for a whole matrix, at most
 TILE, ROWS, PADDED = 32, 8, 33  # a tile is 32 x 32 (and padded), its block 32 x 8 threads
-PARTS, PART_THREADS = 16, 256  # blocks that share what is done for each element of a matrix
-FRESH = 4  # sweeps that a refreshed k may take until it must be refreshed again
+PARTS, PART_THREADS = 16, 256  # blocks that share a matrix's elements, and their threads
+FRESH = 4  # sweeps for which a refreshed k stays orthonormal enough
 MOST_REFRESHES = 3
-MOST_POWER = 126  # of two, in a scale: so that its inverse is a float32 of full precision, too
-#: Squared length under which all is noise, where the largest entry of a matrix is about 1: float32
-#: has fewer bits from 1e-38 down.
+MOST_POWER = 126  # of two, in a scale, so that its inverse is a normal float32, too
+#: Squared length under which a row is noise, where a matrix's largest entry is about 1: float32 has
+#: fewer bits from 1e-38 down.
 ZERO = 1e-28
 
 sum_of_warp = lanes_sum(32)
@@ -104,7 +104,7 @@ def scale_into(a, scale, out, transposed):
 
 
 def by_rows(kernel: Any, matrices: Any, *arguments: Any, shared: int = 0) -> Launch:
-    """The launch of a block a matrix, its warps at work on rows: four each, if they suffice."""
+    """The launch of a block a matrix; its warps have four rows each, more if warps are too few."""
     threads = min(THREADS, ceil_div(matrices.shape[1], 4) * 32)
     return Launch(kernel, len(matrices), threads, arguments, shared)
 
@@ -132,7 +132,7 @@ def spreading(a: Any, scale: Any, out: Any, transposed: bool) -> Launch:
 
 @cuda.jit
 def begin(w, floor, cosines, since, refreshes, state, swept):
-    """Every matrix waits for its first sweep; a block a matrix.
+    """Initialise: every matrix waits for its first sweep; a block a matrix.
 
     floor: the squared length below which a row of w is noise.
     """
@@ -160,8 +160,8 @@ def judge(cosines, since, refreshes, state, sweeps, swept):
     nearly orthogonal it is refreshed, k = (3 k - k k' k) / 2 and w = k x, once; and again when w is
     done, if more than `FRESH` sweeps have passed by then.
 
-    cosines: the largest of the sweep, taken. since: sweeps since the last refresh, -1 before the
-    first. swept: how often a matrix was judged.
+    cosines: the largest of the sweep, then reset. since: sweeps since the last refresh, -1 before
+    the first. swept: how often a matrix was judged.
     """
     matrix = cuda.grid(1)
     if matrix >= state.size or state[matrix] == FINISHED:
@@ -186,13 +186,13 @@ def judge(cosines, since, refreshes, state, sweeps, swept):
 
 @cuda.jit
 def sort_rows(w, k, unscale, s, order, w_factor, k_factor, missing, deficient):
-    """Lengths of the rows of w, largest first: singular values, and what normalises rows.
+    """Sort w's rows by length, largest first: singular values, and factors that normalise rows.
 
-    order[rank] is a row, w_factor[rank] and k_factor[rank] what it is multiplied with. The entry of
+    order[rank] is a row; w_factor[rank] and k_factor[rank] are its factors in w and k. The entry of
     largest magnitude in a row of k becomes positive. w_factor is 0 for a zero row.
 
-    missing: how many of the wanted rows are noise: those vectors are not yet orthogonal. deficient:
-    1 where there are some. s: (batch, k), as many as are wanted. Shared memory: a float32 a row.
+    missing: how many of the wanted rows are noise, so that their vectors are not yet orthogonal.
+    deficient: 1 where there are some. s: (batch, wanted). Shared memory: a float32 a row.
     """
     lengths = cuda.shared.array(0, float32)
     matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
@@ -243,7 +243,7 @@ def sort_rows(w, k, unscale, s, order, w_factor, k_factor, missing, deficient):
 
 @cuda.jit
 def gather(rows, order, factor, out, transposed, state, wanted):
-    """out[rank] = factor[rank] rows[order[rank]], or as columns; 32 ranks x 32 columns a block."""
+    """out[rank] = factor[rank] rows[order[rank]], or transposed; 32 ranks x 32 columns a block."""
     tile = cuda.shared.array((TILE, PADDED), float32)
     matrix, x, y = cuda.blockIdx.x, int32(cuda.threadIdx.x), int32(cuda.threadIdx.y)
     if state[matrix] != wanted and wanted >= 0:
@@ -282,8 +282,8 @@ def copy_matrices(source, out, state, wanted):
 def complete(q, rows, order, factor, missing, out, wanted):
     """The last `missing` of the `wanted` columns are q's, orthonormal to all before.
 
-    `PARTS` blocks share a matrix. The columns before are factor[rank] rows[order[rank]] once more:
-    q's span the same, but hundreds of reflections rounded them. q may be out.
+    `PARTS` blocks share a matrix. The columns before are factor[rank] rows[order[rank]]: q's first
+    columns span the same, but hundreds of reflections rounded them. q may be out.
     """
     matrix, columns = cuda.blockIdx.x, int32(out.shape[2])
     if missing[matrix] == 0:

@@ -2,24 +2,24 @@
 
 1. Sketch: y = a x, with x (n, l) of normal random elements, l a few more than k. Its columns are
    mostly in the span of the singular vectors of the largest singular values.
-2. Power steps: y = a (a' y), orthonormal columns in between. What is small shrinks with the square
-   of the singular values.
-3. b = q' y's orthonormal columns times a, (l, n): small, and its SVD gives that of a, u = q u_b.
+2. Power steps: y = a (a' y), orthonormal columns in between. Each step multiplies components by
+   their squared singular values, so that small ones shrink.
+3. q: orthonormal columns that span y's. b = q' a, (l, n), is small; its SVD gives a's, u = q u_b.
 
 **How large the error is** (Halko, Martinsson and Tropp, theorem 10.5). Without power steps, on
 average over x, with p = l - k and the singular values s of a,
 
     |a - q q' a|  <=  sqrt(1 + k / (p - 1)) sqrt(s[k]^2 + s[k + 1]^2 + ...)
 
-in the Frobenius norm: the last root is what the best approximation of rank k leaves. For k = 50 and
-l = 64 the factor is 2.2. With power steps it nears 1. Measured on noise, where it is worst, with
-these k and l and n = 256: after one step 1.044 on average, and 1.0504 at worst in 640 matrices;
-after two 1.017, and 1.021 in 256.
+in the Frobenius norm. The last root is the error of the best approximation of rank k. For k = 50
+and l = 64 the factor is 2.2. With power steps it nears 1. On noise, where it is worst, it was
+measured with these k and l and n = 256. After one step it is 1.044 on average, and 1.0504 at worst
+in 640 matrices. After two, it is 1.017, and 1.021 in 256 matrices.
 
-A matrix whose sweeps are one launch, of up to 128 columns, is decomposed as a whole: it costs less.
-
-What lies between the copy of `a` and the factors is one CUDA graph, see `course.dispatch.graphs`.
-One matrix is left to libraries where float64 is fast, see `course.kernels.svd.library`.
+A matrix of up to 128 columns, whose sweeps are one launch, is decomposed whole, which costs less.
+All launches between the copy of `a` and the factors are one CUDA graph, see
+`course.dispatch.graphs`. Where float64 is fast, cuSOLVER takes single matrices, see
+`course.kernels.svd.library`.
 
 Source: N. Halko, P. Martinsson and J. Tropp, "Finding structure with randomness", SIAM Review 53
 (2011), algorithms 4.4 and 5.1, theorem 10.5.
@@ -44,7 +44,7 @@ SWEEPS = 9  # of the small matrix before the host waits: noise takes 8, photogra
 
 
 def check_rank(shape: tuple[int, ...], k: int, power: int = 0) -> None:
-    """Refuse a k that is no rank of matrices (..., rows, columns), and power below 0."""
+    """Refuse a k that is no rank of matrices (..., rows, columns), and a power below 0."""
     rows, columns = shape[-2:]
     if not 1 <= k <= min(rows, columns):
         raise ValueError(
@@ -88,7 +88,7 @@ class RankSolver(Memory):
         self._launches = ReplayedGraph()
 
     def __call__(self, a: Array, u: Array, s: Array, vt: Array) -> None:
-        """Decompose; as `Solver` is called, with k columns and rows of u and vt."""
+        """Decompose, called as `Solver` is; u and vt have k columns and rows."""
         small = self.small
         if self.whole:
             small(a, u, s, vt)
@@ -107,7 +107,7 @@ class RankSolver(Memory):
         small.finish(hand_over, s)
 
     def _queue(self, stream: Any) -> None:
-        """Launch what lies between the copy of `a` and the factors: nothing is the caller's."""
+        """Launch what lies between the copy of `a` and the factors, all in the solver's memory."""
         small, state = self.small, self.small.always
         small.find_scale(self.a, stream)
         spreading(self.a, small.scale, self.a, False).on(stream)
