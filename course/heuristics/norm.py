@@ -22,15 +22,15 @@ class Variant:
 
     dtype: str = "float32"  # what the result holds
     aligned: bool = True  # rows, gamma and beta can be accessed four elements at a time
-    unguarded: int = 0  # parts of the threads' elements that every row fills: without a guard
-    gamma: bool = True  # whether it is there; without it the argument is not touched
+    unguarded: int = 0  # accesses of a thread, the first ones, that need no bounds check
+    gamma: bool = True  # whether there is one; without it the argument is not read
     beta: bool = True
     activation: str | None = None  # its name
-    # rows begin anywhere, and all of one but at most 66 elements can be accessed four at a time:
-    # `course.kernels.norm.long_rows`. Gamma and beta are four copies
+    # rows begin anywhere, yet all but 66 elements of each are accessed four at a time, from four
+    # copies of gamma and beta, one for each alignment: see `course.kernels.norm.long_rows`
     shifted: bool = False
-    # L2 is asked to keep what is read, float32, longer than what is written: compute capability
-    # 8.0. On an H200 that is worth 1 to 3%; no counter has shown why
+    # L2 is asked to keep x longer than the result: float32, compute capability 8.0. That is 1 to 3%
+    # faster on an H200; no counter has shown why
     keep_in_l2: bool = False
 
     wide = property(lambda self: 4 if self.aligned or self.shifted else 1)  # elements of an access
@@ -41,11 +41,11 @@ class RowConfig:
     """How the threads of a block share rows; what is tuned for a GPU."""
 
     row_threads: int  # of a row: a power of two below 32, or a multiple of 32
-    rows: int = 1  # of a block, which are whole warps together; one where it has several warps
+    rows: int = 1  # of a block: rows of less than a warp fill whole warps, longer ones are alone
     elements: int = 8  # that a thread has of a row; a multiple of 4
-    most_registers: int = 255  # of a thread; fewer where else a block would not fit
-    # gamma and beta are loaded with the row, not when its sums are there: two more registers for
-    # each element. It shortens what few rows wait for
+    most_registers: int = 255  # of a thread; fewer where a block would not fit otherwise
+    # gamma and beta are loaded with the row, not after its sums. They take two more registers for
+    # each element; where rows are few, the shorter latency is worth it
     ahead: bool = False
     blocks: int = 1  # that share a row, as a cluster
 
@@ -57,11 +57,11 @@ class RowConfig:
     )
 
     def parts(self, aligned: bool) -> int:
-        """Accesses of a thread to a row."""
+        """How often a thread accesses a row."""
         return self.elements // (4 if aligned else 1)
 
     def unguarded(self, columns: int, aligned: bool) -> int:
-        """Those of them that are inside a row of this length for every thread."""
+        """How many of these accesses are inside a row of this length for every thread."""
         wide = 4 if aligned else 1
         return min(columns // (self.across * wide), self.parts(aligned))
 
@@ -73,17 +73,17 @@ class NormProblem(NamedTuple):
     columns: int
     dtype: str = "float32"  # what the result holds
     aligned: bool = True  # rows, gamma and beta can be accessed four elements at a time
-    whole: bool = True  # no gaps are between rows, and the first begins where four can be accessed
+    whole: bool = True  # rows have no gaps; the first one can be accessed four elements at a time
     # why eight elements of 16 bits cannot be accessed at once, in words; "" if they can
     eights: str = "is for elements of 16 bits"
-    gamma: bool = True  # whether it is there
+    gamma: bool = True  # whether there is one
     beta: bool = True
     activation: str | None = None  # its name
-    limits: tuple[int, bool] | None = None  # `shared_limit` of another than the current GPU
+    limits: tuple[int, bool] | None = None  # `shared_limit` of a GPU that is not the current one
 
     # bytes of shared memory that a block can have, whether it can be copied to meanwhile
     shared_limit = property(lambda self: self.limits or device.shared_memory_limit())
-    # bytes of an element; those of gamma and beta are counted as many
+    # bytes of an element
     stored = property(lambda self: 4 if self.dtype == "float32" else 2)
 
     @property
@@ -103,30 +103,30 @@ def power_above(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
-#: Threads of a row from which a kernel is chosen, so that few are compiled.
+#: The numbers of threads that a row may have: few of them, so that few kernels are compiled.
 ROW_THREADS = (32, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
-#: Elements a thread: of aligned rows the fewest that reach the row's end; of others, whose accesses
-#: are of one element, what leaves the fewest threads idle.
+#: Elements of a thread, by alignment. Aligned rows take the fewest that hold the row. Others, which
+#: are accessed one element at a time, take those that leave the fewest threads idle.
 ELEMENTS = {True: (8, 16, 24, 32), False: (12, 16)}
-#: More threads of a row whose accesses are of one element: 352 x 12 hold one of 4,099.
+#: Unaligned rows may have 352 threads, too: with 12 elements each they hold 4,099.
 UNALIGNED_THREADS = (*ROW_THREADS, 352)
-FEW_THREADS = 512  # of a row, if they hold it: several blocks a multiprocessor
-FEW_REGISTERS = 32  # with 8 elements a thread: all 2,048 threads fit a multiprocessor
-UNALIGNED_REGISTERS = 64  # each element takes an address
+FEW_THREADS = 512  # of a row that fits them: then several blocks share a multiprocessor
+FEW_REGISTERS = 32  # of a thread with 8 elements: then 2,048 threads fit a multiprocessor
+UNALIGNED_REGISTERS = 64  # of a thread: each element has an address of its own
 SHORT_THREADS = 128  # of a block with several rows
-#: Elements a thread of one of several rows: the fewest that let a warp, or a part of it, hold it.
+#: Elements of a thread in such a block: the fewest with which a warp, or a part of it, holds a row.
 SHORT_ELEMENTS = (8, 12, 16, 24, 32)
-NARROW_ELEMENTS = 16  # of 16 bits, of rows that are accessed four elements at a time
-SHORT = 384  # columns up to which "auto" has several rows a block
-#: The longest aligned rows in registers that L2 is asked to keep longer than what is written. On an
-#: H200, 2^26 elements: 4,096 columns 4,055 -> 4,128 GB/s, 12,288 4,017 -> 4,047, but 16,384
+NARROW_ELEMENTS = 16  # of a thread, at most, if possible: aligned rows of 16 bits
+SHORT_COLUMNS = 384  # up to which "auto" has several rows a block
+#: The longest aligned rows in registers that L2 is asked to keep longer than results. On an H200,
+#: 2^26 elements: 4,096 columns 4,055 -> 4,128 GB/s, 12,288 4,017 -> 4,047, but 16,384
 #: 3,961 -> 3,875, where fewer blocks share a multiprocessor.
 IN_L2 = 12_288
 LONG = RowConfig(512, 1, 16)  # for rows that no block's registers hold
 
 
 def row_config(columns: int, aligned: bool = True, kind: str = "float32") -> RowConfig:
-    """The config of a block that has a row of this length in registers, or a few if a warp does."""
+    """The config of a block that holds a row in registers, or a few if a warp holds one."""
     sizes = [
         (elements, threads)
         for elements in ELEMENTS[aligned]
@@ -139,21 +139,20 @@ def row_config(columns: int, aligned: bool = True, kind: str = "float32") -> Row
         registers = FEW_REGISTERS if elements == ELEMENTS[True][0] else 255
         return RowConfig(threads, 1, elements, registers)
     elements, threads = min(sizes, key=lambda size: (size[0] * size[1], -size[0]))
-    if aligned:  # half the bytes an access: as many of them as there can be
+    if aligned:  # accesses of 16-bit elements have half the bytes, so a thread has many in flight
         return RowConfig(threads, SHORT_THREADS // threads if threads == 32 else 1, elements)
     return RowConfig(threads, 1, elements, UNALIGNED_REGISTERS)
 
 
-#: Elements of all rows up to which all threads run at the same time: what counts is how long one of
-#: them takes.
+#: Elements of all rows, up to which all threads are resident at once: the latency of one decides.
 FEW = 1 << 20
-FEW_SHORT = 256  # columns up to which "auto" has several rows a block, then
-#: As many, of 16 bits, up to which a row's threads have half as many elements as of more rows.
-FEWER_ELEMENTS = 6 << 20
+FEW_SHORT_COLUMNS = 256  # then these are the columns up to which "auto" has several rows a block
+#: 16-bit elements of all rows up to which a thread has 16 of them, about half as many as else.
+FEW_16_BIT = 6 << 20
 
 
 def few_config(columns: int) -> RowConfig | None:
-    """The config where all rows together are few elements; None for rows that are too long."""
+    """The config for at most `FEW` elements in all; None for rows that are too long."""
     for elements in (4, 8, 12, 16):
         threads = ceil_div(columns, elements)
         if elements == 4 and columns > WARP * elements or threads > ROW_THREADS[-1]:
@@ -164,19 +163,19 @@ def few_config(columns: int) -> RowConfig | None:
 
 
 def block_config(rows: int, columns: int, aligned: bool, kind: str) -> RowConfig:
-    """The config of step 6."""
+    """The config of step 6: a block has a row in registers."""
     size = rows * columns
     few = few_config(columns) if size <= FEW else None
     if few is not None and few.rows == 1:
         return few
-    if aligned and kind != "float32" and size <= FEWER_ELEMENTS and columns <= 16 * ROW_THREADS[-1]:
+    if aligned and kind != "float32" and size <= FEW_16_BIT and columns <= 16 * ROW_THREADS[-1]:
         return RowConfig(round_up(ceil_div(columns, 16), WARP), 1, 16, ahead=True)
     return row_config(columns, aligned, kind)
 
 
 def several_config(rows: int, columns: int, aligned: bool, kind: str) -> RowConfig:
-    """The config of step 7."""
-    if rows * columns <= FEW and columns <= FEW_SHORT:
+    """The config of step 7: a block has several rows in registers."""
+    if rows * columns <= FEW and columns <= FEW_SHORT_COLUMNS:
         return few_config(columns)
     return short_config(columns, aligned and kind != "float32")
 
@@ -184,7 +183,7 @@ def several_config(rows: int, columns: int, aligned: bool, kind: str) -> RowConf
 def short_config(columns: int, narrow: bool = False) -> RowConfig:
     """The config of a block that has several rows of this length in registers.
 
-    Of `narrow` elements, of 16 bits, a thread has as many as leave the fewest threads idle.
+    narrow: elements have 16 bits, and a thread has as many as leave the fewest threads idle.
     """
     found = []
     for elements in SHORT_ELEMENTS:
@@ -204,32 +203,32 @@ def longest_in_registers(aligned: bool) -> int:
 
 # --- rows in registers and shared memory ----------------------------------------------------------
 
-SUMS = 4 * 5 * WARP  # bytes of static shared memory: warps' counts, two of means and squares
-#: A body begins at a multiple of so many elements, 256 bytes. GB/s of 65,535 columns on an H200: of
-#: 4 3,046, for 8 3,085, for 32, a line, 3,117; in another run for 32 3,065, for 64 3,155,
-#: for 128 3,160.
-BEGIN = 64
-BESIDE = BEGIN + 2  # elements beside a body, at most: before it, and fewer than four behind it
-#: Elements of shared memory that a row takes beyond its own: gamma and beta beside a body.
-EXTRA = 3 * BESIDE - (BEGIN - 1)
+STATIC = 4 * 5 * WARP  # bytes of static shared memory: a warp's count, two means, two squares
+#: The body of a row that begins anywhere starts at a multiple of so many elements, 256 bytes. GB/s
+#: with 65,535 columns on an H200: 4 elements 3,046, 8 elements 3,085, 32 (a line) 3,117. In another
+#: run: 32 elements 3,065, 64 elements 3,155, 128 elements 3,160.
+BODY_ALIGNMENT = 64
+EDGE = BODY_ALIGNMENT + 2  # elements beside a body, at most: 63 before it, 3 behind it
+#: Elements of shared memory beyond those of the row: gamma and beta of the elements beside a body.
+EXTRA = 3 * EDGE - (BODY_ALIGNMENT - 1)
 SPLIT_THREADS = 1024  # of a row in registers and shared memory, at most
-#: Elements a thread in registers: the fewest that leave L1 its part. On an H200 12, not 16, of odd
-#: rows: 12,001 columns 3,341 -> 3,473 GB/s, 40,001 3,087 -> 3,191.
+#: Elements of a thread in registers: the fewest with which L1 keeps its share. 12 instead of 16, on
+#: an H200, in rows that begin anywhere: 12,001 columns 3,341 -> 3,473 GB/s, 40,001 3,087 -> 3,191.
 SPLIT_ELEMENTS = (12, 16)
-SPLIT_REGISTERS = 64  # of a thread: 1,024 of them fit a multiprocessor, in how many blocks ever
-#: What blocks leave to L1 of the memory that can be shared, if they can: what is fetched to
-#: registers is in L1 on its way. An H200 gives L1 28 KB beside 228, 60 beside 196, 92 beside 164.
-#: The same kernels were 5 to 11% slower when all 228 were set apart that they did not need. Two or
-#: four blocks share a multiprocessor only if they leave it: two for rows of 32,768 elements, 3,620
-#: -> 3,840 GB/s, but of 33,000 3,400 -> 3,200.
-SPLIT_FREE = 1 / 7
-RESERVED = 1024  # bytes of shared memory that a block takes beside its own
+SPLIT_REGISTERS = 64  # of a thread: then 1,024 threads fit a multiprocessor, in one block or more
+#: The share of shared memory that blocks leave to L1, if they can: loads to registers pass through
+#: L1. An H200 has 28 KB of L1 beside 228 of shared memory, 60 beside 196, 92 beside 164. The same
+#: kernels were 5 to 11% slower with all 228 KB, which they did not need. Two or four blocks share a
+#: multiprocessor only if they leave that share. Two were faster with rows of 32,768 elements, 3,620
+#: -> 3,840 GB/s, and slower with rows of 33,000, 3,400 -> 3,200.
+L1_SHARE = 1 / 7
+RESERVED = 1024  # bytes of shared memory that CUDA keeps for itself in each block
 
 
 def dynamic_shared(config: RowConfig, columns: int, shifted: bool = False) -> int:
     """Bytes of dynamic shared memory for rows of a length."""
     rest = columns - config.longest
-    return 4 * (max(rest, BEGIN - 1) + EXTRA if shifted else max(rest, 0))
+    return 4 * (max(rest, BODY_ALIGNMENT - 1) + EXTRA if shifted else max(rest, 0))
 
 
 def split_config(columns: int, shared: int, shifted: bool = False) -> RowConfig:
@@ -241,20 +240,20 @@ def split_config(columns: int, shared: int, shifted: bool = False) -> RowConfig:
     for blocks, elements in itertools.product((4, 2, 1), SPLIT_ELEMENTS):
         threads = min(SPLIT_THREADS // blocks, max(32, power_above(columns // 32)))
         config = RowConfig(threads, 1, elements, SPLIT_REGISTERS)
-        size = SUMS + dynamic_shared(config, columns, shifted)
-        if blocks * (size + RESERVED) <= (1 - SPLIT_FREE) * (shared + RESERVED):
+        size = STATIC + dynamic_shared(config, columns, shifted)
+        if blocks * (size + RESERVED) <= (1 - L1_SHARE) * (shared + RESERVED):
             break
     return config
 
 
 def longest_split(shared: int, shifted: bool = True) -> int:
     """The longest row of float32 that fits registers and so many bytes of shared memory."""
-    return SPLIT_THREADS * SPLIT_ELEMENTS[-1] + (shared - SUMS) // 4 - (EXTRA if shifted else 0)
+    return SPLIT_THREADS * SPLIT_ELEMENTS[-1] + (shared - STATIC) // 4 - (EXTRA if shifted else 0)
 
 
 def split_variant(config: RowConfig, variant: Variant, columns: int) -> Variant:
-    """The variant for rows of a length: with the parts that they fill."""
-    body = (columns - (BEGIN - 1)) // 4 * 4 if variant.shifted else columns
+    """The variant for rows of a length, with the accesses that need no bounds check."""
+    body = (columns - (BODY_ALIGNMENT - 1)) // 4 * 4 if variant.shifted else columns
     return replace(variant, unguarded=config.unguarded(body, True))
 
 
@@ -311,7 +310,7 @@ class BackwardProblem(NamedTuple):
 
 
 def backward_config(columns: int, aligned: bool = True) -> RowConfig:
-    """The shape of a block that has rows of this length of dy and x, and its sums, in registers."""
+    """The config of a block that has a row of dy, the same of x, and its sums in registers."""
     if columns <= BACKWARD_SHORT:
         return short_config(columns)
     return next(
@@ -323,28 +322,28 @@ def backward_config(columns: int, aligned: bool = True) -> RowConfig:
 
 
 def longest_backward(aligned: bool) -> int:
-    """Elements of the longest two rows that a block's registers hold."""
+    """Elements of the longest rows, one of dy and one of x, that a block's registers hold."""
     return BACKWARD_THREADS * BACKWARD_ELEMENTS[aligned][-1]
 
 
 # --- which step -----------------------------------------------------------------------------------
 
-#: The longest rows in registers alone, aligned or not, where shared memory can have a part of them.
+#: The longest rows in registers alone, by alignment, where shared memory could have a part of them.
 REGISTERS_ALONE = {True: 16_384, False: 8192}
-#: Rows that begin anywhere, from here on: all but at most 66 elements are accessed four at a time.
-#: The block must have three warps for those.
+#: Columns from which rows that begin anywhere have a body, accessed four elements at a time. The 66
+#: elements beside it need a block of three warps.
 SHIFTED = 4096
-#: To read rows again that are still in L2 costs less than to wait for a cluster's other blocks: so
-#: many bytes of all rows, or rows so long that a block alone is a multiprocessor's.
-FROM_L2, SHORT_IN_CLUSTERS = 32 << 20, 65_536
+#: "long" reads a row twice. That is faster than a cluster, whose blocks wait for each other: where
+#: so many bytes of all rows stay in L2, or rows are longer and a block fills a multiprocessor.
+REREAD_BYTES, REREAD_COLUMNS = 32 << 20, 65_536
 
 
 def by_clusters(problem: NormProblem) -> bool:
-    """Whether clusters are the faster of the two ways to have a row that no block holds."""
-    large = problem.rows * problem.columns * problem.stored > FROM_L2
+    """Whether clusters are faster than "long" for rows that no block holds."""
+    large = problem.rows * problem.columns * problem.stored > REREAD_BYTES
     return (
         not problem.aligned or problem.rows < 2 * device.multiprocessors()
-        or (large and problem.columns <= SHORT_IN_CLUSTERS)
+        or (large and problem.columns <= REREAD_COLUMNS)
     )  # fmt: skip
 
 
@@ -370,16 +369,17 @@ def both_refusal(problem: NormProblem) -> str:
 def best(problem: NormProblem, has: Callable[[str], bool]) -> str:
     """The step that "auto" takes, of those that the ladder `has` for the problem."""
     columns, few = problem.columns, problem.rows * problem.columns <= FEW
-    idle = columns <= SHORT and 4 * columns < 3 * round_up(columns, EIGHT * WARP)  # lanes in "half"
+    # more than a quarter of the lanes of "half" would be idle
+    idle = columns <= SHORT_COLUMNS and 4 * columns < 3 * round_up(columns, EIGHT * WARP)
     if not (few or idle or problem.activation) and has("half"):
         return "half"
-    if columns <= (FEW_SHORT if few else SHORT):
+    if columns <= (FEW_SHORT_COLUMNS if few else SHORT_COLUMNS):
         return "several rows"
     longest = longest_in_registers(problem.aligned)
     clusters = has("clusters") and by_clusters(problem)
     both = has(REGISTERS_AND_SHARED) and columns <= longest_split(problem.shared_limit[0])
     if few and not problem.aligned and (clusters or columns <= longest):
-        both = False  # which takes one launch more for such rows
+        both = False  # for unaligned rows this step needs a launch more, `shifted_factors`
     if both:
         longest = min(longest, REGISTERS_ALONE[problem.aligned])
     if columns <= longest:

@@ -29,7 +29,7 @@ from numba import float32, int32, int64, uint32
 
 from course.backend import cuda
 from course.heuristics import norm as heuristics
-from course.heuristics.norm import BEGIN, BESIDE, RowConfig, Variant
+from course.heuristics.norm import BODY_ALIGNMENT, EDGE, RowConfig, Variant
 from course.kernels.activation import function_of
 from course.kernels.norm.first_steps import Made
 from course.kernels.norm.registers import row_functions
@@ -57,11 +57,11 @@ def edges(variant: Variant) -> tuple[Callable, ...]:
 
     @cuda.jit(device=True)
     def body(columns):
-        return int32((columns - (BEGIN - 1)) // 4 * 4) if shifted else int32(columns)
+        return int32((columns - (BODY_ALIGNMENT - 1)) // 4 * 4) if shifted else int32(columns)
 
     @cuda.jit(device=True)
     def before(row, columns):
-        return int32(-(row * columns) & int32(BEGIN - 1)) if shifted else int32(0)
+        return int32(-(row * columns) & int32(BODY_ALIGNMENT - 1)) if shifted else int32(0)
 
     @cuda.jit(device=True)
     def factors_from(before, factor):
@@ -75,18 +75,18 @@ def edges(variant: Variant) -> tuple[Callable, ...]:
     def fetch(rest, place, x, row, column, gamma, beta):
         copy_async(rest, place, x, (row, column))
         if has_gamma:
-            copy_async(rest, place + BESIDE, gamma, column)
+            copy_async(rest, place + EDGE, gamma, column)
         if has_beta:
-            copy_async(rest, place + 2 * BESIDE, beta, column)
+            copy_async(rest, place + 2 * EDGE, beta, column)
 
     @cuda.jit(device=True)
     def finish(out, row, column, rest, place, scaling):
         mean, scale = scaling
         value = (rest[place] - mean) * scale
         if has_gamma:
-            value *= rest[place + BESIDE]
+            value *= rest[place + EDGE]
         if has_beta:
-            value += rest[place + 2 * BESIDE]
+            value += rest[place + 2 * EDGE]
         out[row, column] = activation(value)
 
     return body, before, factors_from, column, fetch, finish

@@ -6,10 +6,10 @@ import pytest
 from course import compiled, gpu, trace
 from course.backend import cuda
 from course.heuristics.norm import (
-    BESIDE,
+    EDGE,
     FEW,
     REGISTERS_AND_SHARED,
-    SUMS,
+    STATIC,
     NormProblem,
     RowConfig,
     Variant,
@@ -106,7 +106,7 @@ def test_of_rows_that_begin_anywhere_all_but_66_numbers_are_accessed_four_at_a_t
             out = np.full_like(x, np.nan)
             report = launched(shape, blocks, x, *factors, out, activation="gelu", shifted=True)
             assert_close(out, normalised(x, *factors, activation="gelu"))
-        if columns - shape.longest >= BESIDE:  # no thread reads a number of another once more
+        if columns - shape.longest >= EDGE:  # no thread reads a number of another once more
             assert report.total("global", "load").bytes == x.nbytes
         assert report.total("global", "store").bytes == x.nbytes
 
@@ -195,7 +195,7 @@ def test_the_longest_row_fits_and_one_more_number_does_not():
     for aligned, step in ((True, 4), (False, 1)):
         longest = most // step * step
         shape = split_config(longest, H200[0], not aligned)
-        assert SUMS + dynamic_shared(shape, longest, shifted=not aligned) <= shared
+        assert STATIC + dynamic_shared(shape, longest, shifted=not aligned) <= shared
         assert best(longest, aligned, limits=H200) == REGISTERS_AND_SHARED
         beyond = "long" if aligned else "clusters"
         assert best(longest + step, aligned, limits=H200) == beyond
