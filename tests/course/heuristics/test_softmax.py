@@ -14,6 +14,6 @@ def test_every_length_has_a_config_that_holds_it(rng, access, size):
         assert held <= threads * config.accesses * heuristics.VECTOR
         assert threads * config.rows in range(32, 1025, 32)
         assert config.accesses <= (12 if threads < 1024 else 8)
-        few = heuristics.BARRIER < columns and rows * columns * size <= heuristics.BESIDE_BYTES
+        few = heuristics.WARP_COLUMNS < columns and rows * columns * size <= heuristics.QUEUED_BYTES
         if few and threads <= 64 and heuristics.beside(threads, columns, access, rows, of):
             assert rows <= config.rows * of
