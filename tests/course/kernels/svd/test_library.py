@@ -69,7 +69,7 @@ def by_numpy(monkeypatch):
     there, device = NumPys(), package.cuda.get_current_device()
     monkeypatch.setattr(heuristics, "FAST_FLOAT64", (tuple(device.compute_capability),))
     monkeypatch.setattr(library, "libraries", lambda: there)
-    monkeypatch.setattr(heuristics, "LEAST", 4)
+    monkeypatch.setattr(heuristics, "LEAST_COLUMNS", 4)
     yield there.asked
     package.forget()
 
