@@ -1,4 +1,4 @@
-"""Which step rebuilds an image from its SVD, and with which tiles: what was measured on an H200."""
+"""Which step rebuilds an image from its SVD, with which tiles: by times fitted on an H200."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from course.heuristics.device import ceil_div, hopper_refusal, multiprocessors, 
 
 Array = Any  # of NumPy, CuPy, PyTorch or numba.cuda
 
-ENOUGH = 2e9  # operations from which tensor cores win, splitting included, before Hopper
-TILES_FROM, THIN_FROM = 16, 32  # singular values from which stacks take tiles, and tensor cores
-DEEPEST = 56  # singular values of thin tiles: what a thread's registers hold
-MOST = 65_535  # rows of blocks, and images, that a grid has
+TENSOR_FLOPS = 2e9  # operations from which tensor cores win, splitting included, before Hopper
+TILES_FROM, THIN_FROM = 16, 32  # singular values from which stacks take warp tiles, and thin ones
+DEEPEST = 56  # singular values of thin tiles, at most: a thread's registers hold no more
+MOST = 65_535  # rows of blocks, or images, that a grid can have
 
 
 class ImageProblem(NamedTuple):
@@ -22,14 +22,14 @@ class ImageProblem(NamedTuple):
     rows: int
     columns: int
     k: int
-    images: int  # in a stack, 0 for one that is in none
+    images: int  # of a stack; 0 for one image that is no stack
     capability: tuple[int, int]  # of the GPU
     whole: bool = True  # rows of u and vt begin at multiples of 16 bytes
     strided: str = ""  # which arrays' rows are strided, in words
 
     @classmethod
     def of_shape(cls, rows: int, columns: int, k: int, images: int = 0) -> ImageProblem:
-        """That of arrays in C order on the current GPU."""
+        """The problem of arrays in C order on the current GPU."""
         capability = tuple(cuda.get_current_device().compute_capability)
         return cls(rows, columns, k, images, capability, min(rows, columns) % 4 == columns % 4 == 0)
 
@@ -46,13 +46,13 @@ class ImageProblem(NamedTuple):
 
 
 def best_step(p: ImageProblem) -> str:
-    """The fastest that is as accurate as float32.
+    """The fastest step that is as accurate as float32.
 
-    Of one image that which takes least by what is counted: a tile a warp, warp tiles, Hopper's
-    tensor cores by warpgroups; before Hopper tensor cores where work is enough for a pass that
-    splits the factors. Of a stack a tile a warp for few singular values, small images, and more
-    than `MOST`; else warp tiles, or thin ones. In the simulator the naive kernel, which costs least
-    there, and warp tiles for stacks.
+    One image takes the step of the least modelled time: a tile a warp, warp tiles, or Hopper's
+    tensor cores by warpgroups. Before Hopper it takes tensor cores where the work pays for the pass
+    that splits the factors. A stack takes a tile a warp for few singular values, for small images,
+    and for more than a grid can have; else warp tiles, or thin ones. The simulator runs the naive
+    kernel, which costs least there, and warp tiles for stacks.
     """
     if p.images > MOST or p.rows > MOST * (128 if gpu() else 16):
         return "warp per tile"
@@ -62,7 +62,7 @@ def best_step(p: ImageProblem) -> str:
     tiles = ceil_div(p.rows, 128) * ceil_div(p.columns, 128)
     if p.images:
         least, filled = (TILES_FROM, 0.4) if wide else (64, 0.6)
-        many = 0.45 if p.whole else 2  # tiles for each multiprocessor
+        many = 0.45 if p.whole else 2  # tiles a multiprocessor that warp tiles need to be faster
         few = p.rows * p.columns < filled * 2**14 * tiles or p.images * tiles < many * processors
         if p.k < least or few:
             return "warp per tile"
@@ -71,11 +71,11 @@ def best_step(p: ImageProblem) -> str:
     tile = tile_for(*shape, 0, wide, processors)
     times = {"warp per tile": tile.time(*shape, processors)}
     if p.whole:
-        one = 0.12 + 0.58 * ceil_div(tiles, processors)
+        one = 0.12 + 0.58 * ceil_div(tiles, processors)  # microseconds of a step, 8 deep
         times["warp tiles"] = 2.8 + one * ceil_div(p.k, 8)
     if not hopper_refusal():
         times["warpgroups"] = config_for(*shape, processors).time(*shape, processors)
-    elif 2 * math.prod(shape) >= ENOUGH and p.k > TILES_FROM and p.capability >= (7, 5):
+    elif 2 * math.prod(shape) >= TENSOR_FLOPS and p.k > TILES_FROM and p.capability >= (7, 5):
         return "tensor cores"
     return min(times, key=times.get)
 
@@ -87,7 +87,7 @@ ROWS, DEPTH = 64 * CONSUMERS, 64  # of a tile of u: 128 bytes of a row
 
 
 class WarpgroupConfig(NamedTuple):
-    """A block's tile of results, `ROWS` high: its columns, and slots for tiles of the factors."""
+    """A block's tile of results, `ROWS` high: its columns, and the stages of its ring."""
 
     columns: int
     slots: int
@@ -100,8 +100,8 @@ class WarpgroupConfig(NamedTuple):
         return ceil_div(rows, ROWS) * ceil_div(columns, self.columns)
 
     def time(self, rows: int, columns: int, k: int, blocks: int) -> float:
-        """Microseconds on an H200, with the splitting, but for those in which pixels are stored."""
-        splitting = ceil_div(ceil_div(rows, 16) + ceil_div(columns, 32), 2 * blocks)  # waves of it
+        """Microseconds on an H200: splitting the factors is included, storing the pixels is not."""
+        splitting = ceil_div(ceil_div(rows, 16) + ceil_div(columns, 32), 2 * blocks)  # in waves
         one = 0.16 + 0.0095 * ceil_div(k, DEPTH) * (self.columns + 16)
         waves = ceil_div(self.tiles(rows, columns), blocks)
         return 5.1 + 1.1 * (columns % 4 > 0) + 1.4 * splitting + one * waves
@@ -121,46 +121,46 @@ WARPS = 4  # of a block
 class WarpTile(NamedTuple):
     """The tile of a warp."""
 
-    lanes: int  # side by side: 8, 16 or 32; the others have further rows
+    lanes: int  # along a row of the tile: 8, 16 or 32; the warp's other lanes have rows below
     rows: int  # of a lane, a multiple of 4
     columns: int  # of a lane; if `wide`, a multiple of 4
-    deep: int  # values of i that are loaded at a time, a power of two; times all rows: of 32
+    deep: int  # values of i loaded at a time, a power of two; times `block_rows` a multiple of 32
     wide: bool = False  # four columns are loaded and stored at once
-    shared: bool = False  # by a block's warps, each of which takes some of i
+    shared: bool = False  # a block's warps share the tile, and each takes a part of the values of i
 
     block_rows = property(lambda self: self.rows * (32 // self.lanes))
     block_columns = property(lambda self: self.lanes * self.columns)
     threads = property(lambda self: 32 * WARPS)
-    of_block = property(lambda self: 1 if self.shared else WARPS)  # tiles
+    of_block = property(lambda self: 1 if self.shared else WARPS)  # tiles of a block
 
     def tiles(self, rows: int, columns: int) -> int:
         return ceil_div(rows, self.block_rows) * ceil_div(columns, self.block_columns)
 
     def time(self, rows: int, columns: int, k: int, processors: int) -> float:
-        """Microseconds of an image on an H200, but for those in which pixels are stored."""
+        """Microseconds of one image on an H200, without those in which pixels are stored."""
         steps = ceil_div(k, self.deep * (WARPS if self.shared else 1))
         loads = self.columns / 4 if self.wide else self.columns
         work = self.deep * (self.rows * self.columns + 4.2 * loads + 0.53 * self.block_rows)
         blocks = ceil_div(ceil_div(self.tiles(rows, columns), self.of_block), processors)
-        waves = ceil_div(blocks, 3 if self.shared else 4)  # by registers; blocks: of a processor
+        waves = ceil_div(blocks, 3 if self.shared else 4)  # so many blocks fit the registers
         summed = 0.0081 * self.rows * self.columns if self.shared else 0
         return 2.3 + 0.2 * steps * waves + (6e-4 * steps * work + summed) * blocks
 
 
-#: Tiles of a warp: on an H200 one of them is within 1% of the fastest of 24 in the mean, and 13%.
+#: On an H200 the best of these is slower than the best of 24 by 1% in the mean, 13% at most.
 TILES = (
     WarpTile(32, 4, 2, 8), WarpTile(32, 8, 2, 8), WarpTile(32, 8, 1, 8), WarpTile(16, 8, 1, 8),
     WarpTile(32, 16, 2, 4), WarpTile(32, 8, 4, 8, wide=True),
     WarpTile(16, 8, 4, 8, False, shared=True), WarpTile(16, 8, 4, 8, True, shared=True),
     WarpTile(16, 8, 2, 8, False, shared=True), WarpTile(8, 4, 4, 8, True, shared=True),
 )  # fmt: skip
-STACKED = TILES[0], *TILES[2:6]
-WARPS_AT_WORK = 8  # of a multiprocessor, from which on more of them take longer, in stacks
+STACK_TILES = TILES[0], *TILES[2:6]
+WARPS_AT_WORK = 8  # of a multiprocessor: with more of them a stack's time grows
 
 
 def tile_for(rows: int, columns: int, k: int, images: int, wide: bool, processors: int) -> WarpTile:
-    """The tile that takes least, of rows of whole fours if `wide`; 0 images: one that is alone."""
-    if not images:  # it alone takes tiles that warps share
+    """The tile of the least time. wide: rows have whole fours. images: 0 if one is no stack."""
+    if not images:  # only then may warps share a tile: a stack's sums keep their order
         fit = (its for its in TILES if wide >= its.wide)
         return min(fit, key=lambda its: its.time(rows, columns, k, processors))
 
@@ -170,17 +170,17 @@ def tile_for(rows: int, columns: int, k: int, images: int, wide: bool, processor
         waves = max(1, images * its.tiles(rows, columns) / (processors * WARPS_AT_WORK))
         return (100 + round_up(k, its.deep) * each) * waves
 
-    return min((its for its in STACKED if wide >= its.wide), key=cost)
+    return min((its for its in STACK_TILES if wide >= its.wide), key=cost)
 
 
 class TensorConfig(NamedTuple):
     """The sizes of the tiles, which are tuned."""
 
-    rows: int = 64  # results of a warp: a multiple of 16
-    columns: int = 32  # and of 8
+    rows: int = 64  # of a warp's results: a multiple of 16
+    columns: int = 32  # of a warp's results: a multiple of 8
     warps_down: int = 2  # of a block
     warps_across: int = 4
-    asynchronous: bool = True  # copies bypass the registers, a product has 16 i (8.0); or 8 (7.5)
+    asynchronous: bool = True  # cp.async, and mma of depth 16: compute capability 8.0; else depth 8
     max_registers: int = 128  # of a thread
 
     block_rows = property(lambda self: self.rows * self.warps_down)
