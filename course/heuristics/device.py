@@ -1,4 +1,4 @@
-"""What plans are made with: whole numbers of blocks, and what the current GPU has."""
+"""What plans are made with: blocks rounded up, and the limits of the current GPU."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from course import backend
 
-_NUMBA = (0, 30)  # compiles for "sm_90a"
+_NUMBA = (0, 30)  # the first numba-cuda that compiles for "sm_90a"
 
 
 def ceil_div(a: int, b: int) -> int:
-    """How many times b it takes to reach a: blocks of b threads for a elements."""
+    """a / b, rounded up: the blocks of b threads that a elements need."""
     return -(-a // b)
 
 
@@ -21,19 +21,19 @@ def round_up(n: int, multiple: int) -> int:
 
 
 def shared_memory_limit() -> tuple[int, bool]:
-    """Bytes of shared memory that a block can have, and whether it can be copied to meanwhile."""
+    """Bytes of shared memory that a block can have, and whether the GPU has cp.async (8.0)."""
     device = backend.cuda.get_current_device()
     shared = int(device.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
     return shared, tuple(device.compute_capability) >= (8, 0)
 
 
 def multiprocessors() -> int:
-    """Of the current GPU; those of an H200 where the simulated one does not say."""
+    """Those of the current GPU; an H200's 132 where the simulated GPU does not say."""
     return int(getattr(backend.cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
 
 
 def row_limit(most: Callable[[bool], int]) -> Callable[[Any], str]:
-    """The refusal of a step whose rows have at most so many elements, aligned or not."""
+    """The refusal of a step that holds rows of at most `most(aligned)` elements."""
 
     def refusal(problem: Any) -> str:
         limit = most(problem.aligned)
@@ -45,7 +45,7 @@ def row_limit(most: Callable[[bool], int]) -> Callable[[Any], str]:
 
 
 def hopper_refusal() -> str:
-    """What kernels of Hopper's instructions need and do not find, in words; else nothing."""
+    """Why kernels with Hopper's instructions cannot run here, in words; "" if they can."""
     capability = tuple(backend.cuda.get_current_device().compute_capability)
     if capability != (9, 0):
         return "needs compute capability 9.0, and this GPU has {}.{}".format(*capability)

@@ -1,4 +1,4 @@
-"""Threads, loads and blocks of sums and maxima, by the GPU and by how many elements there are."""
+"""Threads, loads and blocks of sums and maxima, by the GPU and the number of elements."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from course.backend import cuda
 from course.heuristics.device import ceil_div
 
 WARP, VECTOR = 32, 4  # lanes of a warp, elements of an access
-ALONE = 16_384  # elements that one block combines sooner than several find out which is the last
+ALONE = 16_384  # elements up to which one block is faster: several must find out who ends last
 
 
 class ReductionProblem(NamedTuple):
@@ -30,7 +30,7 @@ class ReductionConfig:
     )
 
 
-#: 64 bytes of float32 in flight in each thread, as many threads as a multiprocessor holds.
+#: Each thread has 64 bytes of float32 in flight; blocks fill a multiprocessor with threads.
 CONFIGS = {"sm_75": ReductionConfig(blocks=4), "sm_90": ReductionConfig(blocks=8)}
 
 
@@ -43,7 +43,7 @@ def config_for() -> ReductionConfig:
 def last_block_config(size: int) -> ReductionConfig:
     """The config of step 5 for so many elements; measured on an H200."""
     if size <= ALONE:
-        fours = 1 << max(ceil_div(size, VECTOR) - 1, 0).bit_length()
+        fours = 1 << max(ceil_div(size, VECTOR) - 1, 0).bit_length()  # accesses, a power of two
         threads = min(max(fours, WARP), 1024)
         return ReductionConfig(threads, max(fours // threads, 1), 1)
     if size < 1 << 19:
