@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-#: Where a process keeps what it has compiled: ours; PyTorch's compiler, and Triton, which it uses.
+#: Variables that name the folder of compiled kernels: ours, PyTorch's compiler's, Triton's.
 KEPT = ("COURSE_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 ANEW, AGAIN = "compiled anew", "kept"
-LONGEST = 240  # seconds of a process
+LONGEST = 240  # seconds that a process may take
 
 
 def keep(
@@ -21,9 +21,9 @@ def keep(
 ) -> None:
     """Keep what ``python -m module arguments`` prints by `print_two`, in two processes.
 
-    The first argument names the program; the key is of kernel, shape and type. The second process
-    has what the first kept. Where nothing is compiled there is one. A process that fails is a
-    failure of the bench.
+    The first argument names the program; the key is kernel, shape and dtype. The second process
+    finds the kernels that the first one compiled and kept. Where nothing is compiled there is one
+    process alone. A process that fails is a failure of the bench.
     """
     kernel, *what = key
     with tempfile.TemporaryDirectory() as folder:
@@ -49,7 +49,7 @@ def keep(
 
 
 def print_two(call: Callable[[], Any], wait: Callable[[], Any], begun: float | None = None) -> None:
-    """Print the milliseconds of two calls by the host's clock, the first from when it was begun."""
+    """Print the milliseconds of two calls by the host's clock; the first counts from `begun`."""
     times = []
     for _ in range(2):
         wait()

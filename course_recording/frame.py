@@ -1,11 +1,10 @@
-"""The frame of ``python -m course bench``: check, time, keep; `course_recording.subjects` says what
-is timed.
+"""What all subjects of ``python -m course bench`` share: check a program, time it, keep its rows.
 
-A program's figure is kept only if its result is right: compared with float64, on random inputs,
-into an output that held NaN before. A figure above the GPU's measured roofs is refused. Each
-subject's file is written as soon as the subject is done. Until then the parts of a long one are
-kept beside it, so that the same command goes on where it was stopped. Some of them can be measured
-alone; the file's other rows stay.
+`course_recording.subjects` says what is timed. A program's figure is kept only if its result is
+right: compared with float64, on random inputs, in an output that held NaN before. A figure above
+the GPU's measured roofs is refused. Each subject's file is written as soon as the subject is done.
+Until then the finished parts of a long subject are kept beside that file, so that the same command
+goes on where it was stopped. Parts can also be measured alone; the file's other rows stay.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from course_recording.kept_rows import Unfinished, beside_others, sources
 
 Item = TypeVar("Item")
 
-#: Relative Frobenius error of a float32 program: sums of a few thousand rounded products.
+#: Largest relative Frobenius error of a float32 program that sums a few thousand products.
 FLOAT32_LIMIT = 1e-6
 SEED = 2025
 
@@ -54,9 +53,9 @@ class Bench:
     unfinished : Unfinished, optional
         What a stopped run has measured.
     only : collection of str, optional
-        The parts that are measured; without it all.
+        The parts to measure; without it all.
     seed : int
-        Of inputs, and of shapes that are drawn.
+        Seed of random inputs, and of shapes that are drawn.
 
     Attributes
     ----------
@@ -68,9 +67,9 @@ class Bench:
     of_parts : dict
         Rows of each part that was measured.
     passed_over : list of str
-        Parts that were not to be measured.
+        Parts that `only` leaves out.
     keep : callable
-        Called when a part is done that was asked for by name.
+        Called when a part that `only` names is done.
     """
 
     def __init__(
@@ -93,10 +92,10 @@ class Bench:
         return (self.rng.random(shape, dtype=np.float32) - np.float32(0.5)).astype(dtype)
 
     def parts(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Items such as sizes, each a part: what is measured of one is kept when the next begins.
+        """Yield items such as sizes, each a part: its rows are kept when the next part begins.
 
         A part that a stopped run has measured is not measured again: its rows and notes are taken.
-        One in which something failed, or that gave no row, is not kept.
+        A part in which something failed, or that gave no row, is not kept.
         """
         for item in items:
             name = str(item)
@@ -167,15 +166,14 @@ class Bench:
         limit : float
             Largest relative Frobenius error; 0 where the result must be exact.
         bytes, operations : optional
-            What the program moves and does, as in `course.measure.roofline.bound`, by the pipes
-            that it uses: three products on tensor cores are ``{"tensor_float16": 3 * 2 * m * n *
-            k}``.
+            Bytes moved, and operations by pipe, as in `course.measure.roofline.bound`. Three
+            products on tensor cores are ``{"tensor_float16": 3 * 2 * m * n * k}``.
         needed : float, optional
-            Operations that the work needs, for the rows, where the program does more of them.
+            Operations that the work needs, where the program does more; the rows hold this number.
         warm : bool
             Let the data stay in L2.
         registers : bool
-            Of a Numba kernel, keep registers and local memory.
+            Keep registers and local memory, where the program is a Numba kernel.
 
         Returns
         -------
@@ -376,12 +374,12 @@ def measure_subjects(
     failures : list of str
         Programs that were wrong or failed; the others' figures are in the files.
 
-    A subject that was stopped goes on with the part that it was at, see `Bench.parts`. With `parts`
-    these alone are measured, anew, and each, as soon as it is done, takes the place of its rows in
-    the subject's file. Another seed than `SEED` has a file of its own, GPU-SUBJECT-SEED.csv.
+    A subject that was stopped goes on with the part at which it stopped, see `Bench.parts`. With
+    `parts` these alone are measured, anew. As soon as one is done, its rows replace the old ones
+    in the subject's file. A seed other than `SEED` has its own file, GPU-SUBJECT-SEED.csv.
 
-    A subject that has ``CHARTS = True`` gets those of `course_lessons.lesson13.speed_charts` beside
-    its file; the name of another module, those of that one.
+    A subject with ``CHARTS = True`` gets the charts of `course_lessons.lesson13.speed_charts`
+    beside its file. ``CHARTS`` may also name another module that draws charts.
     """
     from course.measure.measured_roofs import measure_roofs
 

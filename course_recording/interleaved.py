@@ -1,8 +1,8 @@
 """Programs beside each other in CUDA graphs of PyTorch: checked, captured, replayed interleaved.
 
-The calls of a graph alternate between copies of inputs and outputs, so that none finds its data in
-L2. In each round every graph is replayed once, and rows "peer / ours" have the median and the
-quartiles of ratios of neighbours in time: over 1 ours is faster than the peer.
+The calls of a graph alternate between copies of inputs and outputs, so that no call finds its data
+in L2. In each round every graph is replayed once. Rows "peer / ours" have the median and quartiles
+of the ratios of two replays of one round: above 1 ours is faster than the peer.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ BEYOND_L2, MOST_SETS = 150_000_000, 10  # bytes of copies of inputs and outputs
 ROUNDS, WARM_UP = 21, 3
 METRIC = "time in a graph"
 
-Call = Callable[[int], Any]  # with which of the copies
-Times = dict[str, list[float]]  # milliseconds of a call by program, round by round
+Call = Callable[[int], Any]  # takes the index of a copy of inputs and outputs
+Times = dict[str, list[float]]  # by program, milliseconds of a call in each round
 Key = tuple[str, str, str]  # of rows: kernel, shape, dtype
 
 
 def sets_of(moved: int) -> int:
-    """How many copies of so many bytes are more than a cache holds."""
+    """How many copies of so many bytes do not fit into L2 together, `MOST_SETS` at most."""
     return max(1, min(MOST_SETS, -(-BEYOND_L2 // moved)))
 
 
@@ -39,7 +39,7 @@ def relative(found: Any, expected: Any, limit: float) -> float:
 
 
 def poisoned(call: Call, expected: Any, outs: list[Any], limit: float) -> float:
-    """The same of a first call, which writes into NaN."""
+    """The relative error of a first call, whose output held NaN before."""
     outs[0].fill_(float("nan"))
     return relative(call(0), expected, limit)
 
@@ -49,7 +49,7 @@ def timed(
     right: Callable[[str, Call], float], calls: int, sets: int, moved: float | None = None,
     operations: float | None = None, roofs: Roofs | None = None, may_fail: Collection[str] = (),
 ) -> Times:  # fmt: skip
-    """Check programs, interleave replays of their graphs, keep errors and times.
+    """Check programs, interleave the replays of their graphs, keep errors and times.
 
     Parameters
     ----------
@@ -58,11 +58,11 @@ def timed(
     calls, sets : int
         Calls in a graph, and copies between which they alternate.
     moved, operations : float, optional
-        Bytes and operations on tensor cores of a call.
+        Bytes of a call, and its operations on tensor cores.
     roofs : Roofs, optional
-        What a time may not be above; without it the bench's.
+        Rates that no program may exceed; without it the bench's.
     may_fail : collection of str
-        Programs that some GPUs or shapes do not have: a note says so.
+        Programs that do not exist for some GPUs or shapes: a note says so.
     """
     (kernel, shape, dtype), graphs = key, {}
     for name, call in programs.items():
@@ -96,10 +96,10 @@ def keep_ratio(bench: Any, key: Key, times: Times, peer: str, name: str = "ours"
 
 
 def printed_roofs(bench: Any) -> Roofs:
-    """The data sheet's roofs, where there is one.
+    """The data sheet's roofs, where there are some.
 
-    The measured one of tensor cores is of a chip at its power limit; one that had a pause is a
-    little faster.
+    The tensor cores' roof was measured on a chip at its power limit. A chip that has just paused
+    is a little faster, so that a measured roof would refuse its times.
     """
     with contextlib.suppress(ValueError):
         return known_gpu(bench.roofs.gpu)
@@ -107,7 +107,7 @@ def printed_roofs(bench: Any) -> Roofs:
 
 
 def captured(torch: Any, call: Call, calls: int, sets: int) -> Any:
-    """A graph of calls, which alternate between copies of arrays."""
+    """A CUDA graph of calls, which alternate between copies of arrays."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):

@@ -1,6 +1,6 @@
-"""Rows that outlive a run: of a bench that was stopped, and of parts that are not measured anew.
+"""Rows of earlier runs: of a run that was stopped, and of parts that are not measured anew.
 
-The first are kept beside the subject's file until that one is written; the second stay in it.
+Rows of a stopped run lie beside the subject's file until that is written; other parts' stay in it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import course_models
 from course.files import write_whole
 from course.measure.recorded import COLUMNS, Figure, Recording
 
-#: Folders whose code figures depend on: what measures, and what is measured.
+#: Folders whose code the figures depend on: the code that measures, and the measured code.
 MEASURED = course, course_models, course_app, course_lessons
 FOLDERS = tuple(Path(file).parent for file in (__file__, *(its.__file__ for its in MEASURED)))
 
-#: Lines of a header on which other rows' figures do not depend, or that their own run has.
+#: Lines of a header that may differ from run to run without any effect on the figures.
 OF_A_RUN = ("date", "roofs", "command", "notes")
 
 
 def sources(folders: Iterable[Path] = FOLDERS) -> str:
-    """A digest of the code in some folders: a kernel that was changed is measured anew."""
+    """A digest of the code in some folders, so that a changed kernel is measured anew."""
     digest = hashlib.sha256()
     for folder in folders:
         for path in sorted(folder.rglob("*.py")):
@@ -49,8 +49,8 @@ class Unfinished:
     path : Path, optional
         The file; without it nothing is kept.
     facts : mapping
-        What figures depend on, such as GPU, driver, versions and `sources`: parts of others are
-        not taken.
+        What figures depend on, such as GPU, driver, versions and `sources`. Parts that were
+        measured with other facts are not taken.
     parts : dict
         Rows and notes of each part.
     """
@@ -61,7 +61,7 @@ class Unfinished:
 
     @classmethod
     def found(cls, path: Path, facts: Mapping[str, str], say: Callable[[str], None]) -> Unfinished:
-        """What was kept in a file, if it is there, can be read and is of the same facts."""
+        """What was kept in a file, if the file can be read and its facts are the same."""
         its = cls(path, dict(facts))
         if not path.exists():
             return its
@@ -74,7 +74,7 @@ class Unfinished:
             if kept["digest"] != _digest(kept["parts"]):
                 raise ValueError("changed since it was written")
             before = dict(kept["facts"])
-        except Exception as problem:  # half a dozen kinds, by what stands where
+        except Exception as problem:  # half a dozen types, by what is damaged
             say(f"  {path.name} cannot be read ({problem}): everything is measured anew")
             return its
         other = [key for key in its.facts if before.get(key) != its.facts[key]]
@@ -105,10 +105,10 @@ class Unfinished:
 def beside_others(
     others: Recording | None, facts: Mapping[str, str], rows: list[Figure], parts: list[str]
 ) -> tuple[dict[str, str], list[Figure]]:
-    """Header and rows of the file: new rows in the place of those of the same programs, or parts.
+    """Header and rows of the file: new rows replace those of the same programs, or parts.
 
-    The header is that of the other rows, and its notes name the parts, when they were measured, and
-    what differed then. Where there are no others, they say so.
+    The header is that of the other rows. Its notes name the parts, when they were measured, and
+    what differed then. Where there are no other rows, the notes say so.
     """
     what = f"{', '.join(parts)}: measured alone"
     if others is None:

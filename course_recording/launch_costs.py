@@ -1,23 +1,23 @@
 """What little work costs beside its kernels: the host, the events, a CUDA graph.
 
 At small sizes the host's launch takes longer than the kernel. So a program is timed in several
-ways, each a row of its own, data left where the call before left it (in L2, where it fits):
+ways, each a row of its own. Data stays where the call before left it (in L2, where it fits):
 
-launch        the host's time for a call, of several in a row (a row of every program)
-events        between two events around one call, nothing queued in front: what a careless clock
-              shows, the host's launch within
-queued        a call, of many that wait behind a busy kernel: the GPU's own time, and what lies
+launch        the host's time for a call in a row of calls (a row of every program)
+events        between two events around one call with nothing queued before it, as a careless
+              clock times: the host's launch is included
+queued        a call in a row of calls queued behind a busy kernel: the GPU's time, and the gap
               between two launches
-graph         a replay of a CUDA graph that holds one call, queued likewise
+graph         a replay of a CUDA graph that holds one call, queued in the same way
 graph launch  the host's time for such a replay
-graph of 20   a call, of the 20 that one graph holds: the host's cost is divided by 20
+graph of 20   a call in a graph of 20 calls, so that the host's cost is divided by 20
 
 Numba's and CuPy's launches are captured through CuPy, PyTorch's and Triton's through PyTorch.
 
 A product of a small network takes less than the host needs to launch it, and in a training step its
-data lies in L2. `ours` and `theirs` time such work as it runs there, `IN_A_GRAPH`: calls one after
-the other in a graph, data where the call before left it; large work by the frame, its data in
-device memory.
+data lies in L2. `ours` and `theirs` time such small work as it runs there (`IN_A_GRAPH`): calls one
+after the other in a graph, data left where the call before left it. Large work is timed by
+`Bench.time`, with its data in device memory.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from course_recording import interleaved, peers
 from course_recording.frame import judged
 
 TOGETHER = 20  # calls in the larger graph
-LAUNCHES = 100  # between events
+LAUNCHES = 100  # each between two events
 SAMPLES = 30
 SECONDS = 0.5  # for all samples of a row, at most
-IN_A_GRAPH, CALLS = "time in a graph", 50  # the row of a call of so many that one graph holds
+IN_A_GRAPH, CALLS = "time in a graph", 50  # the metric; calls in one graph
 GRAPH_SECONDS = 0.4
 METRICS = ("events", "queued", "graph", "graph launch", f"graph of {TOGETHER}")
 
-#: A stream -> the program, launching on it.
+#: Takes a stream, returns the program that launches on it.
 Queued = Callable[[Any], Callable[..., Any]]
 
 
@@ -73,8 +73,8 @@ def variant(
     small : bool
         Whether the further rows are wanted.
     queued : callable, optional
-        Of a program of Numba launches: ``queued(stream)(*args)`` does the work of ``call(*args)``
-        on a stream of numba.cuda.
+        For a program of Numba launches: ``queued(stream)(*args)`` does the work of
+        ``call(*args)`` on a stream of numba.cuda.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def variant(
     out = given.get("out")
     try:
         bench.check(one, (), given["expected"], out=output if out is None else out, **limit)
-    except Exception as problem:  # what was captured is not the work, so its time says nothing
+    except Exception as problem:  # the graph does not do the work, so its time is useless
         bench.fail(f"{kernel} {name}, graph", problem)
         return timing
     rows.replayed(one, many)
@@ -137,13 +137,13 @@ class Rows:
         self.bench, self.key, self.clock = bench, key, event_clock.clock()
 
     def plain(self, call: Callable[[], Any]) -> None:
-        """Keep events and queued."""
+        """Keep the rows "events" and "queued"."""
         self.clock.warm_up(itertools.repeat(call))
         self._keep("events", [self.clock.between_events(call) for _ in range(LAUNCHES)])
         self._queued("queued", call, 1)
 
     def replayed(self, one: Callable[[], Any], many: Callable[[], Any]) -> None:
-        """Keep what graphs of one call and of `TOGETHER` take."""
+        """Keep the rows of graphs of one call and of `TOGETHER` calls."""
         for replay in (one, many):
             self.clock.warm_up(itertools.repeat(replay))
         launch = self._queued("graph", one, 1)
@@ -171,7 +171,7 @@ Captured = tuple[Callable[[], Any], Any]  # a replay on the default stream, and 
 def captured(
     bench: Any, call: Callable[..., Any], args: tuple[Any, ...], queued: Queued | None
 ) -> tuple[Captured, Captured] | None:
-    """Graphs of one call and of `TOGETHER`; None, with a note, without the library for it."""
+    """Graphs of one call and of `TOGETHER` calls; None, with a note, where no library captures."""
     if queued is None and any(map(is_torch, args)):
         torch = bench.peer("torch")
         return tuple(captured_by_torch(torch, call, args, calls) for calls in (1, TOGETHER))
@@ -206,14 +206,14 @@ def captured_by_cupy(
     Returns
     -------
     replay : callable
-        Launches the graph on the default stream; what the graph uses lives as long.
+        Launches the graph on the default stream; keeps alive what the graph uses.
     output
         What the last call returned.
     """
     stream = cupy.cuda.Stream(non_blocking=True)
     call = program(cuda.external_stream(stream.ptr)) if numba else program
     with stream:
-        call(*args)  # compiled, loaded, and its memory in the stream's pool, before the capture
+        call(*args)  # compiles, loads, and fills the stream's memory pool, before the capture
         stream.synchronize()
         cuda.synchronize()
         graph, outputs = graphs.capture_graph(stream, lambda: [call(*args) for _ in range(calls)])
@@ -249,19 +249,19 @@ def of_numba(bench: Any, queued: Callable[[Any], Callable[[], Any]], calls: int)
 
 
 def of_torch(call: Callable[[], Any], calls: int) -> Captured:
-    """A replay of calls of a PyTorch program, in TF32 where that is on: a peer asked for is not."""
+    """A replay of calls of a PyTorch program, in TF32 where that is on (`peer` switches it off)."""
     return captured_by_torch(importlib.import_module("torch"), call, (), calls)
 
 
 def time_in_graph(
     bench: Any, replay: Callable[[], Any], bytes: float | None, operations: Any, name: str
 ) -> Timing:
-    """A call's time, of the `CALLS` that a replay makes.
+    """The time of one of the `CALLS` calls of a replay.
 
     Raises
     ------
     course.measure.roofline.ImpossibleFigure
-        When it is shorter than L2 and the pipes allow.
+        When the time is shorter than the roofs of L2 and of the pipes allow.
     """
     clock, replays = event_clock.clock(), itertools.repeat(replay)
     clock.warm_up(replays)
@@ -285,10 +285,10 @@ def keep(
     bytes: float, operations: Any = None, needed: float | None = None, dtype: str = "float32",
     in_place: bool = False,
 ) -> None:  # fmt: skip
-    """Check a program, time it in a graph or by the frame, keep time and error.
+    """Check a program, time it in a graph or by `Bench.time`, keep time and error.
 
-    `graph(calls)` captures it. With `in_place` the result is right after the first call alone, so
-    nothing is poisoned.
+    `graph(calls)` captures the program. With `in_place` the program changes its input, so that only
+    the first call's result is right, and the output is not poisoned.
     """
     name = f"{op} {strategy} {shape}"
     try:
@@ -316,18 +316,18 @@ def keep(
 
 
 def ours(bench: Any, op: str, strategy: str, shape: str, make: Callable, **given: Any) -> None:
-    """Keep a program of the course: ``make()`` gives its launches; calls alternate between copies
-    of all arrays in them.
-    """
+    """Check, time and keep a program of the course; ``make()`` returns its launches.
+
+    Calls alternate between copies of the launches' arrays."""
 
     def queued(stream: Any) -> Callable[[], None]:
         launches = configured(make(), stream)
-        bench.cuda.synchronize()  # their memory is filled, whatever the stream
+        bench.cuda.synchronize()  # so that arrays filled on another stream are ready
         return one_call(launches, ())
 
     try:
         launches = configured(make())
-    except Exception as problem:  # a strategy that this GPU does not have
+    except Exception as problem:  # a strategy that this GPU cannot run
         bench.fail(f"{op} {strategy} {shape}", problem)
         return
     args = {id(argument): argument for _, arguments in launches for argument in arguments}.values()
@@ -338,7 +338,7 @@ def ours(bench: Any, op: str, strategy: str, shape: str, make: Callable, **given
 def theirs(
     bench: Any, op: str, strategy: str, shape: str, call: Callable, args: tuple, **given: Any
 ) -> None:
-    """Keep a program of PyTorch, of tensors."""
+    """Check, time and keep a program of PyTorch, whose arguments are tensors."""
 
     def graph(calls: int) -> Captured:
         return of_torch(lambda: call(*args), calls)

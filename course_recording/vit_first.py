@@ -1,8 +1,8 @@
-"""The first forward pass of a process: of ours, whose kernels are compiled or kept, and PyTorch's.
+"""The first forward pass of a process: ours, with kernels compiled anew or kept, and PyTorch's.
 
-A process of its own makes the model and images on the GPU, then times two calls by the host's
-clock, each until its scores are there: ``python -m course_recording.vit_first compiled`` prints
-both.
+A separate process makes model and images on the GPU. Then it times two calls by the host's clock,
+each until its scores are there. ``python -m course_recording.vit_first compiled`` prints
+both times for PyTorch's compiled model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WAYS = ("ours", "eager", "compiled")
 
 
 def first_calls(bench: Any, shape: ViTShape, batch: int) -> None:
-    """Keep the first call of each way: without and with what a process before it has kept."""
+    """Keep each program's first call: with kernels compiled anew, and with kernels kept before."""
     key = "whole", f"{batch}x{shape.image}x{shape.image}", "float16"
     toy = ["toy"] * (shape == TOY)
     for way in WAYS:
@@ -27,7 +27,7 @@ def first_calls(bench: Any, shape: ViTShape, batch: int) -> None:
 
 
 def ours(shape: ViTShape, batch: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """A call, and what waits for it: ours, which needs no PyTorch."""
+    """Our call, which needs no PyTorch, and a function that waits for it."""
     import numpy as np
 
     from course.backend import cuda
@@ -42,7 +42,7 @@ def ours(shape: ViTShape, batch: int) -> tuple[Callable[[], Any], Callable[[], A
 def theirs(
     shape: ViTShape, batch: int, compiled: bool
 ) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """A call, and what waits for it: PyTorch's."""
+    """PyTorch's call, and a function that waits for it."""
     import torch
 
     from course_recording.peers.vit_torch import network

@@ -1,4 +1,4 @@
-"""A vision transformer fed from the host: part after part of the images, waiting or on streams."""
+"""A vision transformer fed from the host, part by part: waiting after each step, or on streams."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from course_lessons.lesson08.plots import gantts
 
 CALLS = 7
 LIMIT = 5e-3
-PART = 8  # images that travel together
+PART = 8  # images that are copied and computed together
 STEPS = (("copy in", "copy in"), ("kernel", "compute"), ("copy out", "copy out"))  # name, lane
-#: Ways that are drawn beside each other as a Gantt chart: streams, and what a timeline says of it.
+#: Programs that are drawn beside each other as a Gantt chart: streams, and the timeline's text.
 SHOWN = {
     "synchronous": (0, "a vision transformer's images, part after part; waiting at each step"),
     "3 streams": (3, "a vision transformer's images, part after part in three streams"),
@@ -24,14 +24,14 @@ SHOWN = {
 
 
 def clocked(bench: Any, kernel: str, variant: str, name: str, call: Callable[[], Any]) -> float:
-    """Keep what a call takes by the host's clock, its waiting included; the median."""
+    """Keep what a call takes by the host's clock until its work is done; return the median."""
     wall = event_clock.clock().wall
     its = [wall(call) for _ in range(CALLS)]
     return bench.spread(kernel, variant, name, "float16", "time", "ms", its)
 
 
 class Fed:
-    """Images in pinned memory, their scores there, too, and arrays on the GPU for both."""
+    """Images and scores in pinned memory, and arrays on the GPU for both."""
 
     def __init__(self, torch: Any, vit: Any, images: int):
         self.torch, self.vit, shape = torch, vit, vit.shape
@@ -42,7 +42,7 @@ class Fed:
         self.parts = [slice(n, n + PART) for n in range(0, images, PART)]
 
     def go(self, count: int, events: list[list[Any]] | None = None) -> None:
-        """All parts on so many streams, then wait; of 0 streams, wait after each step."""
+        """Run all parts on so many streams, then wait; with 0 streams, wait after each step."""
         cuda = self.torch.cuda
         streams = [cuda.Stream() for _ in range(count)] or [cuda.current_stream()]
         for number, part in enumerate(self.parts):
@@ -61,7 +61,7 @@ class Fed:
             stream.synchronize()
 
     def _none(self, part: slice) -> None:
-        """Nothing: a first mark lies before the copy."""
+        """Do nothing, so that the first event is recorded before the copy."""
 
     def _in(self, part: slice) -> None:
         self.there[part].copy_(self.images[part], non_blocking=True)
@@ -88,7 +88,7 @@ class Fed:
 
 
 def on_streams(bench: Any, torch: Any, vit: Any, images: int, counts: Sequence[int]) -> None:
-    """Time all ways; draw two of them beside each other as a Gantt chart."""
+    """Time each number of streams; draw two of them beside each other as a Gantt chart."""
     fed, name = Fed(torch, vit, images), f"{images} images"
     exact = vit(fed.images.cuda()).double().cpu()
     for count in (0, *counts):

@@ -28,9 +28,9 @@ from warpsim.draw.palette import BLUE, VERMILLION
 METRIC, DTYPE = "time in a graph", "float16"
 NORM = "layer norm in halves"
 PEERS = ("FlashAttention", "cuDNN", "efficient", "PyTorch")
-#: Of LayerNorm once, in blocks of several shapes.
+#: Variants of LayerNorm in blocks of several shapes, in older files.
 SWEEP = re.compile(r"(\d+) (tokens a block|numbers a thread)")
-ROW, ABOVE = 0.23, 0.5  # of a program, above a shape [inch]
+ROW, ABOVE = 0.23, 0.5  # height of a program's bar, space above a panel [inch]
 
 
 def _by_shape(figures: Iterable[Figure], kernel: str) -> dict[str, list[Figure]]:
@@ -49,7 +49,7 @@ def _words(shape: str) -> str:
 
 
 def programs(figures: Iterable[Figure], kernel: str = "attention") -> Picture:
-    """The time of every program, a panel for each shape; programs of sweeps are left out."""
+    """The time of every program, a panel for each shape; variants of `SWEEP` are left out."""
     found = {
         shape: [its for its in rows if not SWEEP.fullmatch(its.variant)]
         for shape, rows in _by_shape(figures, kernel).items()

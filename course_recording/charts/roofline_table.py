@@ -1,9 +1,9 @@
 """A roofline's table from a file of figures, and the roofs as rows of that file.
 
-A line for each program: its operation and strategy, M, K and N, where it has them; the time and its
-spread (half of all samples lie in so much of it) in ms; bytes and operations; what both make a
-second, in GB/s and GFLOP/s; how much of the peak that binds it that is, in percent; operations a
-byte. Programs that were timed in a graph find their data in L2: that is their memory.
+A line for each program: its operation and strategy; M, K and N, where it has them; the time and the
+distance of its quartiles in ms; bytes and operations, and both per second in GB/s and GFLOP/s; the
+percentage of the peak that bounds the program; operations a byte. Programs that were timed in a
+graph find their data in L2, so that their memory's peak is that of L2.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COLUMNS = (
     "GFLOP/s", "arithmetic intensity",
 )  # fmt: skip
 UNITS = "time and spread in ms, bandwidth in GB/s, arithmetic intensity in operations a byte"
-#: On which pipe a strategy multiplies, and how often for one product; others on that of float32.
+#: The pipe of a strategy, and how many products it computes for one; others use float32's pipe.
 PIPE = {
     "tensor_cores": ("tensor_float32", 3), "tensor_cores_tf32": ("tensor_float32", 1),
     "cuBLAS TF32": ("tensor_float32", 1),
@@ -36,7 +36,7 @@ PIPE = {
 
 
 def keep_roofs(bench: Any) -> None:
-    """The roofs of this run, as rows: what a roofline needs lies in one file."""
+    """Keep the roofs of this run as rows, so that one file has all that a roofline needs."""
     roofs = bench.roofs
     levels = {"memory": roofs.bandwidth, "reading": roofs.read_bandwidth, "L2": roofs.l2_bandwidth}
     for name, rate in levels.items():
@@ -56,7 +56,7 @@ def sizes(figure: Figure) -> tuple[str, str, str]:
 
 
 def share(figure: Figure, roofs: Roofs) -> float:
-    """How much of what binds it a program reaches: of its memory's, or its pipe's peak."""
+    """The share that a program reaches of the peak that bounds it: its memory's or its pipe's."""
     in_l2 = figure.metric == IN_A_GRAPH and roofs.l2_bandwidth
     found = [figure.gigabytes_per_second / (roofs.l2_bandwidth if in_l2 else roofs.bandwidth)]
     pipe, products = PIPE.get(figure.variant, ("float32", 1))
@@ -91,7 +91,7 @@ def text(name: str, header: dict[str, str], figures: Iterable[Figure]) -> str:
 
 
 def write_beside(bench: Any) -> Path | None:
-    """Write the table of a bench's rows where its file will be; None without a folder."""
+    """Write the table of a bench's rows beside its file; None without a folder."""
     if bench.folder is None:
         return None
     gpu = backend.gpu() or bench.roofs.gpu

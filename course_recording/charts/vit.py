@@ -3,8 +3,8 @@
 >>> figures = recorded("vit", metric=None)                  # of course.measure.recorded
 >>> parts(figures, "64 images")
 
-A program has one colour everywhere: ours, PyTorch's as it is, PyTorch's compiled. Each is timed in
-a CUDA graph.
+A program has one colour in all charts: ours, PyTorch eager, PyTorch compiled. Each is timed in a
+CUDA graph.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from warpsim.draw.palette import BLUE, INK, VERMILLION
 
 METRIC = "time in a graph"
 NAMES = {"ours": "ours", "eager": "PyTorch", "compiled": "PyTorch, compiled"}
-#: A block's parts, and what is before it, in their order.
+#: The patch embedding, the parts of a block in their order, and the block.
 PARTS = ("patch embedding", "norm", "qkv", "attention", "proj + residual", "fc1 + GELU",
          "fc2 + residual", "block")  # fmt: skip
-#: What a roofline shows: products of a kind lie at one place.
+#: The parts in a roofline; products that would lie at the same point are left out.
 ROOFED = ("patch embedding", "norm", "attention", "proj + residual", "fc1 + GELU")
 
 Curve = dict[int, float]
@@ -55,7 +55,7 @@ def _words(shape: str) -> str:
 
 
 def _curves(figures: Iterable[Figure], kernel: str, axis: int) -> dict[str, Curve]:
-    """Milliseconds of each program by a number of the shape, "64x224x224"."""
+    """Milliseconds of each program by the number at `axis` of its shape, such as "64x224x224"."""
     found: dict[str, Curve] = {}
     for its in _of(figures, kernel):
         found.setdefault(its.variant, {})[int(its.shape.split("x")[axis])] = its.median
@@ -76,7 +76,7 @@ def _lines(axes: Axes, found: dict[str, Curve], xlabel: str, ylabel: str, title:
 
 
 def _beside(found: dict[str, Curve], xlabel: str, per: bool, title: str) -> Picture:
-    """Times on the left, on the right how many times faster than PyTorch ours is."""
+    """Times on the left; on the right how many times as fast as PyTorch ours is."""
     if "ours" not in found:
         raise ValueError(f"{title}: no times of ours to draw")
     picture = Picture(7.4, 3.3)
@@ -113,7 +113,7 @@ def _beside(found: dict[str, Curve], xlabel: str, per: bool, title: str) -> Pict
 
 
 def by_batch(figures: Iterable[Figure]) -> Picture:
-    """The whole network: milliseconds an image by images in a batch; and speed-ups."""
+    """The whole network: milliseconds for each image by batch size; and speed-ups."""
     figures = list(figures)
     title = f"ViT-Base, images of 224 × 224, float16, {_gpu(figures)}"
     return _beside(_curves(figures, "whole", 0), "images in a batch", True, title)
@@ -191,8 +191,8 @@ def parts(figures: Iterable[Figure], shape: str = "64 images") -> Picture:
 def in_roofline(figures: Sequence[Figure], shape: str = "64 images") -> Picture:
     """The parts under the roofs of their run.
 
-    Programs of one part have one x: operations and bytes are what the part needs, whoever does it.
-    LayerNorm, which computes next to nothing, stands below.
+    All programs of a part have the same x, since operations and bytes are those that the part
+    needs. LayerNorm, which has hardly any operations, is listed below the chart.
     """
     found = {}
     for name in ROOFED:
@@ -207,9 +207,9 @@ def in_roofline(figures: Sequence[Figure], shape: str = "64 images") -> Picture:
 
 
 def charts(figures: Sequence[Figure]) -> dict[str, Picture]:
-    """What ``python -m course bench vit`` draws beside its file, by the ends of the files' names.
+    """What ``python -m course bench vit`` draws beside its file, by the endings of file names.
 
-    A chart of which nothing was measured is left out.
+    A chart without measurements is left out.
     """
     kernels = {its.kernel for its in figures if its.metric in (METRIC, "time")}
     found = {}

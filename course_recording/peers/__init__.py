@@ -1,7 +1,7 @@
 """Programs of other frameworks that a bench runs beside the course's own.
 
-Each is made with what the reader has, or left out with a note: `torch.compile` needs a compiler for
-the host, Triton itself; CUDA C++ goes through CuPy's RawKernel.
+A program whose framework is missing is left out, with a note. `torch.compile` needs a C++ compiler
+for the host; CUDA C++ is compiled by CuPy's RawKernel.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 
 from course.backend import one_line
 
-#: GELU and SiLU, four elements a thread in one access; n is a multiple of four.
+#: GELU and SiLU; a thread accesses four elements at once, so n is a multiple of four.
 ACTIVATIONS = r"""
 __device__ float gelu_of(float x) { return 0.5f * x * (1.0f + erff(x * 0.70710678f)); }
 __device__ float silu_of(float x) { return x / (1.0f + __expf(-x)); }
@@ -31,7 +31,7 @@ THREADS = 256
 
 
 def cuda_activation(cupy: ModuleType, name: str, size: int) -> Callable[[Any, Any], Any]:
-    """CUDA C++ of (x, out), CuPy arrays of `size` float32: "gelu" or "silu"."""
+    """A function of (x, out) in CUDA C++, CuPy arrays of `size` float32: "gelu" or "silu"."""
     kernel = cupy.RawKernel(ACTIVATIONS, name)
     grid, count = (-(-size // (4 * THREADS)),), cupy.int64(size)
     return lambda x, out: kernel(grid, (THREADS,), (x, out, count))
@@ -46,7 +46,7 @@ def torch_compiled(bench: Any, function: Callable, *arrays: Any) -> Callable | N
         made = torch.compile(function, dynamic=False)
         made(*arrays)
         torch.cuda.synchronize()
-    except Exception as problem:  # no compiler for the host, no Triton, or a defect of theirs
+    except Exception as problem:  # no compiler for the host, no Triton, or a bug in them
         bench.note(f"torch.compile left out: {one_line(problem)}")
         return None
     return made

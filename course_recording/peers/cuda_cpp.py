@@ -1,7 +1,7 @@
-"""LayerNorm, and LayerNorm followed by GELU, in CUDA C++: a block a row, the row in registers.
+"""LayerNorm, alone or followed by GELU, in CUDA C++: a block for each row, the row in registers.
 
-What a careful programmer writes first: loads of four numbers, warp sums by shuffles, two barriers
-(mean, then variance), the library's erf. For rows of float32 whose length is a multiple of 4.
+A careful programmer's first version: loads of float4, warp sums by shuffles, two barriers (mean,
+then variance), the library's erf. For rows of float32 whose length is a multiple of 4.
 """
 
 SOURCE = r"""
@@ -62,19 +62,19 @@ extern "C" __global__ void layer_norm(const float4* x, const float4* gamma, cons
     }
 }
 """
-MOST_PARTS = 16  # float4 of a thread
+MOST_PARTS = 16  # float4 that a thread holds
 
 
 def launch_shape(columns: int) -> tuple[int, int] | None:
-    """Threads of a block and float4 of a thread; None for rows that the kernel does not take."""
+    """Threads of a block, and float4 of a thread; None for rows that the kernel does not take."""
     if columns % 4:
         return None
     fours = columns // 4
-    threads = min(1024, max(32, -(-fours // 64) * 32))  # two a thread, while threads last
+    threads = min(1024, max(32, -(-fours // 64) * 32))  # two float4 a thread, up to 1,024 threads
     parts = -(-fours // threads)
     return (threads, parts) if parts <= MOST_PARTS else None
 
 
 def options(parts: int, gelu: bool) -> tuple[str, ...]:
-    """What the source is compiled with."""
+    """The options with which the source is compiled."""
     return f"-DPARTS={parts}", f"-DGELU={int(gelu)}"

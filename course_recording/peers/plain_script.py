@@ -1,10 +1,10 @@
-"""What a user would write for the main job: NumPy, Pillow, scikit-image and a process a core.
+"""What a user would write for the main job: NumPy, Pillow, scikit-image, a process for each core.
 
     python plain_script.py IMAGES OUT PROCESSES K [K ...]
 
-It does the work of ``python -m course reconstruct IMAGES --k K [K ...] --out OUT``, without what
-that promises of broken files, names and runs that are stopped. `course_recording.subjects.pipeline`
-times both as whole programs.
+It does the work of ``python -m course reconstruct IMAGES --k K [K ...] --out OUT``. Broken files,
+equal names and stopped runs, which that command handles, are not handled here.
+`course_recording.subjects.pipeline` times both as whole programs.
 """
 
 import csv

@@ -1,7 +1,7 @@
 """The digit network of PyTorch's layers, with PyTorch's activation or with another's kernels.
 
-PyTorch is no dependency of the course; the functions take its module. On the CPU the network is a
-second reference, on the GPU what the course's own is compared with.
+PyTorch is no dependency of the course; the functions take its module as an argument. On the CPU the
+network is a second reference; on the GPU it is the peer of the course's own network.
 
 >>> network = torch_network(torch, Weights.trained("gelu"), device="cpu")
 >>> scores = network(torch.from_numpy(x))
@@ -26,15 +26,15 @@ def torch_network(
     activation: Callable[[Any], Any] | None = None,
     device: str = "cuda",
 ) -> Callable[[Any], Any]:
-    """The same function of PyTorch's layers: x (batch, 1, side, side) -> scores (batch, 10).
+    """The digit network of PyTorch's layers: x (batch, 1, side, side) -> scores (batch, 10).
 
     Parameters
     ----------
     torch : module
     weights : Weights
     activation : callable, optional
-        From a tensor to a new one. It must compute the function that the weights were trained with;
-        without it that is PyTorch's own.
+        Takes a tensor, returns a new one. It must compute the function that the weights were
+        trained with. Without it PyTorch's own activation is used.
     device : str
         Where the weights lie.
     """
@@ -57,7 +57,7 @@ def numba_activation(torch: ModuleType, name: str) -> Callable[[Any], Any]:
     """One of the course's activations as a function of tensors, on PyTorch's current stream.
 
     Nothing is copied: the kernel takes the tensors' memory through the CUDA array interface. That
-    costs the host time at each call, and shows in the latency.
+    costs the host time at each call, which adds to the latency.
     """
 
     def activated(x: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Row and element programs in Triton, to compare with; imports Triton, so import this only there.
+"""Peers in Triton for rows and elements; import this only where Triton is installed.
 
 Each function takes PyTorch tensors on the GPU, C-contiguous, and writes its result into `out`.
-LayerNorm, alone or followed by GELU, has a program a row, the row at once. Its shape follows
-Triton's own tutorial on layer normalisation: the row rounded up to a power of two, a warp for each
-256 numbers, from 1 to 16.
+LayerNorm, alone or followed by GELU, has one program instance for each row, which loads the whole
+row. Block and warps follow Triton's tutorial on layer normalisation: the row's length rounded up to
+a power of two, a warp for each 256 elements, from 1 to 16.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-BLOCK = 1024  # elements of a program in `activation`
+BLOCK = 1024  # elements of a program instance in `activation`
 
 
 @triton.jit
@@ -67,7 +67,7 @@ def relu(x: Any, out: Any) -> None:
 
 
 def softmax(x: Any, out: Any) -> None:
-    """Softmax of every row, a program a row, the row in its registers."""
+    """Softmax of every row: a program instance for each row, which holds the row in registers."""
     rows, columns = x.shape
     block = triton.next_power_of_2(columns)
     warps = min(16, max(4, block // 512))
@@ -97,7 +97,7 @@ def layer_norm_kernel(x, gamma, beta, eps, out, columns, GELU: tl.constexpr, BLO
 
 
 def layer_norm(x, gamma, beta, eps, out, gelu=False):
-    """Launch it on PyTorch's tensors, x and out (rows, columns)."""
+    """Launch `layer_norm_kernel` on PyTorch's tensors, x and out (rows, columns)."""
     rows, columns = x.shape
     block = triton.next_power_of_2(columns)
     warps = min(max(block // 256, 1), 16)

@@ -1,7 +1,7 @@
 """PyTorch's training of the course's VAE: the same model, weights, data, loss and optimiser.
 
-Its ways, from what a first script does to the best that we know: eager; with a data loader; whole
-steps in a CUDA graph, with the fused Adam; compiled, too.
+Its variants go from a first script to the fastest that we know: eager; with a data loader; whole
+steps in a CUDA graph, with the fused Adam; the same compiled.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 from course_models.vae.reference import SLOPE
 from course_models.vae.weights import Training, Weights
 
-TOGETHER = 12  # steps of a graph
-WARM = 4  # steps before it is captured
+TOGETHER = 12  # training steps in a graph
+WARM = 4  # training steps before the capture
 
 
 @contextlib.contextmanager
 def tf32(torch: ModuleType, on: bool) -> Iterator[None]:
-    """Products of float32 matrices in TF32, or not; as it was, afterwards."""
+    """Switch TF32 for products of float32 matrices on or off, and back afterwards."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = on
     try:
@@ -32,7 +32,7 @@ def tf32(torch: ModuleType, on: bool) -> Iterator[None]:
 
 
 def network(torch: ModuleType, weights: Weights, device: str = "cuda", dtype: Any = None) -> Any:
-    """The model of PyTorch's own layers; called with images and noise it gives the loss."""
+    """The model of PyTorch's own layers; called with images and noise, it returns the loss."""
     nn = torch.nn
 
     class VAE(nn.Module):
@@ -62,12 +62,12 @@ class TorchTrainer:
     Parameters
     ----------
     training : Training
-        Weights, batch, rate and seed; nothing of it may be done yet.
+        Weights, batch, rate and seed, before the first step.
     images : ndarray, shape (n, pixels), uint8
     fused : bool
-        PyTorch's fused Adam, else its default.
+        Use PyTorch's fused Adam, else its default.
     graph : bool
-        `TOGETHER` whole steps in a CUDA graph, else each as it comes.
+        Replay CUDA graphs of `TOGETHER` whole steps, else launch each step.
     compiled : mapping, optional
         Arguments of torch.compile; without them it is not compiled.
     """
@@ -96,7 +96,7 @@ class TorchTrainer:
         self.loss, self.epoch, self._replay = None, 0, None
 
     def train(self, x: Any) -> Any:
-        """A step with a batch: its loss, on the GPU."""
+        """Make a step with a batch; return its loss, on the GPU."""
         self.optimiser.zero_grad(set_to_none=True)
         e = self.torch.randn(x.shape[0], self.latent, device=self.device)
         loss = self.loss_of(x, e)
@@ -105,13 +105,13 @@ class TorchTrainer:
         return loss.detach()
 
     def next(self) -> Any:
-        """A step with the next batch of the epoch's order; the place is counted on the GPU."""
+        """Make a step with the epoch's next batch; the batch's index is counted on the GPU."""
         rows = self.order[self.place % self.steps_of_an_epoch * self.batch + self.lanes]
         self.place.add_(1)
         return self.train(self.images[rows])
 
     def run_epoch(self) -> None:
-        """All steps of an epoch, in an order as the course's trainers make it."""
+        """Make all steps of an epoch, in the order of the course's trainers."""
         rng = np.random.default_rng((self.seed, self.epoch))
         self.order.copy_(self.torch.from_numpy(rng.permutation(len(self.images))))
         self.place.zero_()
@@ -130,7 +130,7 @@ class TorchTrainer:
     def captured(self) -> Callable[[], None]:
         """A replay of `TOGETHER` whole steps: batch, forward, backward, optimiser.
 
-        What capturing takes of steps is undone afterwards.
+        The capture needs some steps before it; their changes of weights and Adam are undone.
         """
         torch = self.torch
         before = [p.detach().clone() for p in self.model.parameters()]
@@ -160,7 +160,7 @@ class TorchTrainer:
 
 
 class LoaderTrainer(TorchTrainer):
-    """The usual script: a data loader, images on the host, pinned, a copy for each batch."""
+    """The usual script: images in pinned host memory, a data loader, a copy for each batch."""
 
     def __init__(self, torch: ModuleType, training: Training, images: np.ndarray, *,
                  workers: int = 0, device: str = "cuda", **how: Any):  # fmt: skip
@@ -174,7 +174,7 @@ class LoaderTrainer(TorchTrainer):
         self.steps_of_an_epoch = len(self.loader)
 
     def run_epoch(self) -> None:
-        """All batches that the loader gives."""
+        """Make a step with each batch of the loader."""
         for (x,) in self.loader:
             self.loss = self.train(x.to(self.device, non_blocking=True))
 

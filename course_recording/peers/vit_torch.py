@@ -1,6 +1,6 @@
 """PyTorch's vision transformer: the course's model and weights, of PyTorch's own layers.
 
-Its parameters have timm's names, so the course's weights are its state as they are.
+Its parameters have timm's names, so that the course's weights can be loaded as they are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from course_models.vit.weights import Weights
 
 
 def network(torch: ModuleType, shape: ViTShape, weights: Weights, device: str = "cuda") -> Any:
-    """The model, float16, for inference; called with images it gives scores."""
+    """The model in float16, for inference; called with images, it returns scores."""
     nn, functional = torch.nn, torch.nn.functional
     d = shape.width
 
@@ -52,7 +52,7 @@ def network(torch: ModuleType, shape: ViTShape, weights: Weights, device: str = 
             self.proj = nn.Conv2d(shape.channels, d, shape.patch, shape.patch)
 
         def forward(self, x):
-            """A product of rows of pixels: cuDNN's convolution takes ten times as long."""
+            """Embed by a matrix product: cuDNN's convolution takes ten times as long."""
             n, side = shape.image // shape.patch, shape.patch
             cells = x.view(-1, shape.channels, n, side, n, side).permute(0, 2, 4, 1, 3, 5)
             rows = cells.reshape(len(x), n * n, shape.channels * side * side)

@@ -1,1 +1,1 @@
-"""Reading a real GPU's counters, to hold the simulator to them."""
+"""Read a real GPU's hardware counters, to compare the simulator's counts with them."""

@@ -1,8 +1,8 @@
 """Compare the simulator's counts with counters that were read from a GPU.
 
 ``python -m course_recording.profiling.counter_agreement data/measurements/h200-counters.csv`` shows
-how many figures are equal and lists those that are not; so it does with
-``h200-further_counters.csv``. Needs no GPU.
+how many figures are equal and lists the others. It also takes ``h200-further_counters.csv``. It
+needs no GPU.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WIDE_BYTES = 16
 
 @dataclass(frozen=True)
 class Figure:
-    """One counter of one case; ``reason`` is None where nobody has explained a difference."""
+    """One counter of one case; ``reason`` is None where no difference is explained."""
 
     case: str
     counter: str
@@ -56,7 +56,7 @@ def simulated(case: Case) -> dict[str, int]:
 
 
 def _simulated_wide(lanes: np.ndarray) -> dict[str, int]:
-    """One store and one load of 16 bytes: the kernel itself runs on a GPU only."""
+    """Counts of one store and one load of 16 bytes, whose kernel runs on a GPU only."""
     active = lanes >= 0
     mask, found = Mask(active, int(active.sum()), None), {}
     for op in ("load", "store"):
@@ -70,7 +70,7 @@ def _simulated_wide(lanes: np.ndarray) -> dict[str, int]:
 
 
 def measured(counters: dict[str, int]) -> dict[str, int]:
-    """Counters as the simulator counts: atomics with and without their old value together."""
+    """The GPU's counters as the simulator counts: atomics with and without old value together."""
     found = dict(counters)
     reductions = found.pop("global_reduction_requests", 0)
     if reductions:
@@ -79,7 +79,7 @@ def measured(counters: dict[str, int]) -> dict[str, int]:
 
 
 def explanations(path: Path) -> dict[tuple[str, str], tuple[int, str]]:
-    """The differences that are explained: (case, counter) -> simulated figure, why it differs."""
+    """The explained differences: (case, counter) -> simulated figure, and why it differs."""
     reasons, rows = table_of(path)
     return {
         (row["case"], row["counter"]): (int(row["simulated"]), reasons[row["reason"]])
@@ -93,12 +93,12 @@ def explained_path(path: Path) -> Path:
 
 
 def cases_of(path: Path) -> list[Case]:
-    """The cases whose counters a file has."""
+    """The cases whose counters are in a file."""
     return further.CASES if path.stem.endswith("further_counters") else CASES
 
 
 def figures(path: Path) -> list[Figure]:
-    """All figures that are not zero on both sides."""
+    """All figures but those that are zero in the file and in the simulator."""
     _, recorded = read(path)
     explained = explanations(explained_path(path)) if explained_path(path).exists() else {}
     out = []

@@ -1,9 +1,9 @@
 """Read a GPU's counters for every case of `course_recording.profiling.cases.accesses`.
 
-``python -m course_recording.profiling.hardware_counters data/measurements/<gpu>-counters.csv`` on a
-machine with a GPU and Nsight Compute; with ``--further`` those of
-`course_recording.profiling.cases.further`. One process launches all cases, one after the other,
-under ``ncu``; the counters are matched with the cases by order, kernel name, grid and block.
+Run ``python -m course_recording.profiling.hardware_counters data/measurements/<gpu>-counters.csv``
+on a machine with a GPU and Nsight Compute. With ``--further`` it reads the counters of
+`course_recording.profiling.cases.further`. One process launches all cases one by one under
+``ncu``; the counters are matched with the cases by order, kernel name, grid and block.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MODULE = "course_recording.profiling.hardware_counters"
 COLUMNS = ("case", "kernel", "grid", "block", "counter", "value")
 WIDE = "shared_wide"
 
-#: Launches of each case. Wavefronts count a few passes too many when accesses get in each other's
-#: way, now and then: the smallest figure is kept.
+#: Launches of each case, of which the smallest figure is kept: now and then accesses disturb each
+#: other, and wavefronts count a few passes too many.
 LAUNCHES = 3
 
 
@@ -76,7 +76,7 @@ def counters_of(case: Case, row: dict[str, str]) -> dict[str, int]:
             raise CountersNotRead(f"{case.name}: {metric} is {row.get(metric, '')!r}")
         if value:
             found[counter] = int(value)
-    if case.kernel is None:  # only what the wide accesses do
+    if case.kernel is None:  # keep only the counters of shared memory's wide accesses
         found = {name: value for name, value in found.items() if name.startswith("shared")}
     return found
 

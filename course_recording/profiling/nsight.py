@@ -1,8 +1,8 @@
-"""Programs that read a GPU's counters: they start themselves again under Nsight Compute.
+"""For programs that read a GPU's counters: they start themselves again under Nsight Compute.
 
-Such a program is called with the file to write. Under ``ncu`` it is called with ``--launch FACTS``:
-then it launches kernels, those that count within `profiled`, and leaves in the file FACTS which GPU
-and which versions did it.
+The user calls such a program with the file to write. It starts itself under ``ncu`` with
+``--launch FACTS``. Then it launches kernels, those to be counted within `profiled`, and writes to
+the file FACTS which GPU and versions it ran on.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from course.measure.recorded import header
 
 
 class CountersNotRead(RuntimeError):
-    """Nsight Compute is missing, refused, or launched something else than was to be launched."""
+    """Nsight Compute is missing, may not read counters, or saw other launches than expected."""
 
 
 def options(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """What such a program is called with: the output, ``--ncu``, ``--launch``, its own options."""
+    """Read the command line: the output, ``--ncu``, ``--launch``, the program's own options."""
     parser.add_argument("output", nargs="?", type=Path, help="the file to write")
     parser.add_argument("--ncu", default=shutil.which("ncu") or "ncu", help="path of ncu")
     parser.add_argument("--launch", type=Path, help=argparse.SUPPRESS)
@@ -48,9 +48,9 @@ def options(parser: argparse.ArgumentParser) -> argparse.Namespace:
 # ---------------------------------------------------------------------- the launching process
 @contextlib.contextmanager
 def launching(facts: Path, command: str) -> Iterator[dict[str, Any]]:
-    """In the process under ``ncu``: the facts are written at its end, with what is added to them.
+    """In the process under ``ncu``, yield a dict for further facts; write all facts at the end.
 
-    SystemExit without a GPU.
+    Raises SystemExit without a GPU.
     """
     if backend.gpu() is None:
         raise SystemExit(f"there is no GPU to read counters from: {backend.why()}")
@@ -61,7 +61,7 @@ def launching(facts: Path, command: str) -> Iterator[dict[str, Any]]:
 
 
 def profiled(call: Callable[[], Any], times: int = 1) -> None:
-    """Make a call so many times while counters are read; its kernels are compiled before."""
+    """Make a call so many times while counters are read; the caller has compiled its kernels."""
     cuda = backend.cuda
     cuda.synchronize()
     cuda.profile_start()
@@ -82,12 +82,12 @@ def counted(
     rows, units : list of dict, dict
         ncu's rows, one a launch, in base units, and the units of its columns.
     facts : dict
-        What `launching` has written, and the version of ncu.
+        The facts that `launching` wrote, and the version of ncu.
 
     Raises
     ------
     CountersNotRead
-        When ncu fails or is not allowed to read counters; the message ends with what it said.
+        When ncu fails or may not read counters; the message ends with ncu's output.
     """
     with tempfile.TemporaryDirectory() as folder:
         report, facts = Path(folder, "counters.ncu-rep"), Path(folder, "facts.json")
@@ -115,20 +115,20 @@ def counted(
 
 
 def rows_of(printed: str) -> tuple[list[dict[str, str]], dict[str, str]]:
-    """The rows of ``ncu --csv --page raw``, and the units, which its second line has."""
+    """The rows of ``ncu --csv --page raw``, and the units, which are in its second line."""
     lines = [line for line in printed.splitlines() if line.startswith('"')]
     rows = list(csv.DictReader(io.StringIO("\n".join(lines))))
     return [row for row in rows if row["ID"]], rows[0] if rows else {}
 
 
 def known_metrics(ncu: str) -> set[str]:
-    """The metrics that this ncu has for this GPU, without suffixes; empty where it does not say."""
+    """This ncu's metrics for this GPU, without suffixes; empty where ncu lists none."""
     done = subprocess.run([ncu, "--query-metrics"], capture_output=True, text=True, check=False)
     return set(re.findall(r"^(\w+__\w+) ", done.stdout, re.MULTILINE))
 
 
 def number_in(row: dict[str, str], metric: str) -> float:
-    """A metric of a launch; NaN where it is no number."""
+    """The value of a launch's metric; NaN where it is no number."""
     with contextlib.suppress(ValueError):
         return float(row.get(metric, "").replace(",", ""))
     return float("nan")

@@ -1,11 +1,11 @@
-"""Record what a GPU computes for small operations on edge values, and hold the simulator to it.
+"""Record a GPU's results of small operations on edge values, and compare the simulator's.
 
-``python -m course_recording.profiling.operations record FILE.npz --seed 2`` on a machine with a
-GPU; ``python -m course_recording.profiling.operations compare FILE.npz`` anywhere.
+``python -m course_recording.profiling.operations record FILE.npz --seed 2`` runs on a machine with
+a GPU; ``python -m course_recording.profiling.operations compare FILE.npz`` runs anywhere.
 
 Each case is one kernel, named ``statement|type of a|type of b|type of out``: every thread has one
-pair of values. A statement without ``=`` is stored in ``out[i]``. The listed cases go through all
-operators and functions; the drawn ones combine more of both with more types, by the seed, which
+pair of values. The value of a statement without ``=`` is stored in ``out[i]``. The listed cases go
+through all operators and functions. The drawn cases combine more of both with more types; the seed
 draws the values, too. A case that the compiler refuses holds the error's type as text.
 """
 
@@ -44,7 +44,7 @@ LISTED = (
     "math.hypot(a, b)", "math.isnan(a)", "cuda.popc(a)", "cuda.clz(a)", "cuda.ffs(a)",
     "cuda.brev(a)", "divmod(a, b)[0]", "a if a > b else b",
 )  # fmt: skip
-#: Only drawn: further operators, functions, constants, and statements that store by themselves.
+#: Drawn, not listed: further operators, functions, constants, and statements with their own store.
 FURTHER = (
     "a <= b", "a >= b", "a != b", "a > b", "+a", "divmod(a, b)[1]", "pow(a, b)", "pow(a, 3)",
     "a ** 2", "a ** -1", "a ** 3", "a ** 0.5", "2 ** a", "a // 3", "a // -7", "a % 3", "a % -7",
@@ -87,12 +87,12 @@ PAIRS = (
     ("float64", "float64"), ("float64", "int32"), ("bool", "bool"), ("int64", "float64"),
 )  # fmt: skip
 THREADS = 128
-#: Results of functions differ in the last bits from those of other libraries.
+#: Largest relative error: libraries' functions differ in the last bits.
 TOLERANCE = 2e-6
 
 
 def listed() -> Iterator[str]:
-    """All operators and functions on all pairs of types; stores of each type in each."""
+    """All operators and functions on all pairs of types; a store of each type in each type."""
     for statement in LISTED:
         for pair in PAIRS:
             for out in ("float64", "int64"):
@@ -103,7 +103,7 @@ def listed() -> Iterator[str]:
 
 
 def drawn(seed: int, count: int) -> Iterator[str]:
-    """Statements on any two types, stored in any third."""
+    """Statements on any two types, whose value is stored in any third type."""
     random = np.random.default_rng([seed, count])
     types = tuple(VALUES)
     for _ in range(count):
@@ -132,7 +132,7 @@ def values(first: str, second: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def result(cuda: Any, name: str, seed: int) -> np.ndarray:
-    """What one case gives with a module of ``numba.cuda``'s names."""
+    """The result of one case with `cuda`, which is numba.cuda or the simulator."""
     statement, first, second, out_type = name.rsplit("|", 3)
     x, y = values(first, second, seed)
     stores = "out[" in statement or "(out" in statement
@@ -171,7 +171,7 @@ def _recorded(part: tuple[list[str], int, float]) -> dict[str, np.ndarray]:
 
 
 def record(path: Path, seed: int, count: int, processes: int, seconds: float) -> None:
-    """Write what this machine's GPU computes; cases for which there is no time are left out."""
+    """Write this machine's results; cases for which there is no time left are left out."""
     names = list(dict.fromkeys([*listed(), *drawn(seed, count)]))
     gpu = backend.gpu()
     if gpu is None:
@@ -190,7 +190,7 @@ def record(path: Path, seed: int, count: int, processes: int, seconds: float) ->
 
 
 def packed(found: dict[str, np.ndarray], about: dict[str, Any]) -> bytes:
-    """A file of cases: their names, and the results of each type of out one behind the other."""
+    """A file of cases: their names, and for each type of out the results one after the other."""
     results: dict[str, list[np.ndarray]] = {}
     for name, each in found.items():
         results.setdefault("refused" if not each.ndim else name.rpartition("|")[2], []).append(each)
@@ -206,7 +206,7 @@ def packed(found: dict[str, np.ndarray], about: dict[str, Any]) -> bytes:
 
 
 def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The cases of a file, and what they depend on: seed, GPU, versions."""
+    """The cases of a file, and the facts on which they depend: seed, GPU, versions."""
     with np.load(path, allow_pickle=False) as file:
         results = {key: file[key] for key in file.files}
     begins: Counter = Counter()
@@ -220,7 +220,7 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 
 def compare(path: Path, part: int = 1) -> tuple[Counter, list[str]]:
-    """Count outcomes of a file's cases in the simulator, of which every ``part``-th is looked at.
+    """Compare every ``part``-th case of a file with the simulator, and count the outcomes.
 
     Returns
     -------
@@ -228,7 +228,7 @@ def compare(path: Path, part: int = 1) -> tuple[Counter, list[str]]:
         Cases that are the same, near (relative error of at most 2e-6), different, refused by the
         compiler only, refused by the simulator only.
     list of str
-        A line for each case that is neither same nor near.
+        A line for each case that is neither the same nor near.
     """
     from warpsim import cuda
 
@@ -251,7 +251,7 @@ def compare(path: Path, part: int = 1) -> tuple[Counter, list[str]]:
 
 
 def judged(expected: np.ndarray, found: np.ndarray) -> str:
-    """How a case's result in the simulator stands to the GPU's."""
+    """The outcome of comparing the simulator's result of a case with the GPU's."""
     if not expected.ndim or not found.ndim:
         if expected.ndim == found.ndim:
             return "same"

@@ -1,6 +1,6 @@
 """The program to point Nsight Systems and Nsight Compute at: `course_lessons.lesson07.phases`.
 
-It lies in the package, so that it is there where only the package is installed, as in Colab.
+It is part of the package, so that it exists where only the package is installed, as in Colab.
 ``python -m course_recording.profiling.phases`` and ``python course_recording/profiling/phases.py``
 do the same.
 """

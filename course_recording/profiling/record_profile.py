@@ -1,10 +1,10 @@
-"""Record what Nsight Compute says of kernels: utilisation, occupancy, stalls.
+"""Record Nsight Compute's figures of kernels: utilisation, occupancy, stalls.
 
-``python -m course_recording.profiling.record_profile data/measurements/<gpu>-profile.csv`` on a
+Run ``python -m course_recording.profiling.record_profile data/measurements/<gpu>-profile.csv`` on a
 machine with a GPU and Nsight Compute. One process launches each step of the ladder under ``ncu``,
-at the size of the ladder's times; the file has the form of all recorded figures, the metrics' names
-are in its header. With ``--subject norm`` and ``<gpu>-profile-norm.csv`` it is the kernels of
-`course_lessons.lesson13.profile`.
+at the size of the ladder's times. The file has the form of all recorded figures; the metrics' names
+are in its header. With ``--subject norm`` and ``<gpu>-profile-norm.csv`` the process launches the
+kernels of `course_lessons.lesson13.profile`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STEPS = (
     "original", "float32", "naive", "tiled", "column", "square", "wide", "buffered", "warp tiles",
 )  # fmt: skip
 LAUNCHES = 3
-#: ncu's unit -> the file's unit and a factor.
+#: ncu's unit -> the file's unit, and the factor to it.
 UNITS = {
     "nsecond": ("ms", 1e-6), "ns": ("ms", 1e-6), "usecond": ("ms", 1e-3), "us": ("ms", 1e-3),
     "msecond": ("ms", 1.0), "ms": ("ms", 1.0), "second": ("ms", 1e3), "s": ("ms", 1e3),
@@ -41,7 +41,7 @@ Named = tuple[str, str, str]  # a kernel, its variant and its shape, as in the r
 
 # ---------------------------------------------------------------------- what is profiled
 def named(subject: str, shape: str) -> list[Named]:
-    """What each of the launched kernels is; `shape` is rows x columns x k of the ladder."""
+    """Name each launched kernel; `shape` is rows x columns x k of the ladder."""
     if subject == "ladder":
         return [("reconstruct", step, shape) for step in STEPS]
     from course_lessons.lesson13.profile import CASES
@@ -76,7 +76,7 @@ def row_calls() -> Iterator[Callable[[], None]]:
 
 
 def launch(facts: Path, subject: str, shape: str) -> None:
-    """Launch every kernel, compiled before; write which GPU and versions did it."""
+    """Launch every kernel, compiled before; write the GPU and the versions."""
     command = f"python -m {MODULE}" + f" --subject {subject}" * (subject != "ladder")
     with nsight.launching(facts, command):
         for call in ladder_calls(shape) if subject == "ladder" else row_calls():
@@ -86,7 +86,7 @@ def launch(facts: Path, subject: str, shape: str) -> None:
 
 # ---------------------------------------------------------------------- Nsight Compute
 def wanted() -> dict[str, str]:
-    """Every figure's name and Nsight Compute's metric for it."""
+    """By each figure's name, Nsight Compute's metric for it."""
     return METRICS | {f"stall {reason}": stall_metric(reason) for reason in STALLS}
 
 
@@ -105,7 +105,7 @@ def run_nsight_compute(
     Raises
     ------
     CountersNotRead
-        When ncu fails or is not allowed to read counters; the message ends with what it said.
+        When ncu fails or may not read counters; the message ends with ncu's output.
     """
     metrics, known = wanted(), nsight.known_metrics(ncu)
     left_out = [n for n, its in metrics.items() if known and its.split(".")[0] not in known]
@@ -119,8 +119,8 @@ def figures(
 ) -> list[Figure]:
     """The figures of all kernels: median and quartiles of each one's launches.
 
-    A metric that is no number for a kernel, such as the hit rate of a cache that it does not use,
-    has no figure.
+    There is no figure where a metric has no number, such as the hit rate of a cache that the kernel
+    does not use.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def figures(
 
 
 def unit_of(name: str) -> str:
-    """The unit of a figure for which ncu has none: clocks, warps, or a count."""
+    """The unit of a figure for which ncu gives no unit: clocks, warps, or a count."""
     if name.startswith("stall") or name == "clocks between instructions":
         return "clocks"
     if name in ("active warps", "eligible warps"):

@@ -2,9 +2,8 @@
 
 ``python -m course_recording.profiling.record_timeline
 data/measurements/<gpu>-profile-timeline.csv`` runs `course_lessons.lesson07.phases` in both ways
-under the profiler, and writes what the CPU and the GPU did when. CUPTI is the library that Nsight
-Systems records with, too. It sees everything that the process does on the GPU, whichever library
-asked for it.
+under the profiler, and writes what the CPU and the GPU did when. Nsight Systems records through
+CUPTI, too. CUPTI sees everything that the process does on the GPU, whichever library launched it.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def main() -> None:
                 events += record(way, Path(name), chosen.images, chosen.k)
         except TimelineNotRecorded as problem:
             raise SystemExit(str(problem)) from None
-    from course import backend  # only now: the first phase shows what it takes to find the GPU
+    from course import backend  # not before: finding the GPU belongs to the first phase
     from course.measure.recorded import header
 
     facts = header(

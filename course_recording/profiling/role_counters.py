@@ -1,8 +1,8 @@
 """Read a GPU's counters of TMA and tensor cores for the ladder of products of float16.
 
-``python -m course_recording.profiling.role_counters data/measurements/<gpu>-role_counters.csv`` on
-a machine with compute capability 9.0 and Nsight Compute; ``--launch`` is the profiled process. The
-test beside the file holds the simulator to it.
+Run ``python -m course_recording.profiling.role_counters data/measurements/<gpu>-role_counters.csv``
+on a machine with compute capability 9.0 and Nsight Compute; ``--launch`` is the profiled process.
+The file's test compares the simulator's counts with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from course_recording.profiling.nsight import CountersNotRead, number_in
 
 MODULE = "course_recording.profiling.role_counters"
 
-#: Nsight Compute's names of what is compared; all are sums over the GPU.
+#: Nsight Compute's names of the compared counters; all are sums over the GPU.
 COUNTERS = {
     "tma_loads": "smsp__inst_executed_op_tma_ld.sum",
     "tma_stores": "smsp__inst_executed_op_tma_st.sum",
@@ -39,7 +39,7 @@ COUNTERS = {
     "bank_reads": "l1tex__data_bank_reads.sum",
     "bank_writes": "l1tex__data_bank_writes.sum",
 }  # fmt: skip
-#: Rows, columns and depth: whole tiles, and tiles whose ends lie outside.
+#: Rows, columns and depth: whole tiles, and tiles that go past the matrices' edges.
 SHAPES = ((256, 512, 512), (200, 264, 328))
 METHODS = ("plain", "roles", *LADDER_ONLY)
 CASES = [(method, *shape) for method in METHODS for shape in SHAPES]
@@ -71,7 +71,7 @@ def measure(path: Path, ncu: str) -> None:
     Raises
     ------
     CountersNotRead
-        When there are none, or those of other launches.
+        When there are no counters, or they are of other launches.
     """
     rows, _, found = nsight.counted(ncu, COUNTERS.values(), MODULE)
     if len(rows) != len(CASES):

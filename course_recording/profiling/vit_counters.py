@@ -1,8 +1,8 @@
 """Record how busy a vision transformer's kernels keep the GPU, by Nsight Compute's counters.
 
-``python -m course_recording.profiling.vit_counters data/measurements/<gpu>-vit_counters.csv`` on a
-machine with a GPU and Nsight Compute. One process launches each kernel of ViT-Base's first block,
-and those before and after the blocks, for 64 images and for one. The file has the form of all
+Run ``python -m course_recording.profiling.vit_counters data/measurements/<gpu>-vit_counters.csv``
+on a machine with a GPU and Nsight Compute. One process launches each kernel of ViT-Base's first block,
+and the kernels before and after the blocks, for 64 images and for one. The file has the form of all
 recorded figures; the metrics' names are in its header.
 """
 
@@ -23,7 +23,7 @@ from course_recording.profiling.record_profile import UNITS
 MODULE = "course_recording.profiling.vit_counters"
 BATCHES = (64, 1)
 SHARE, ACTIVE = "avg.pct_of_peak_sustained_elapsed", "avg.pct_of_peak_sustained_active"
-#: Figures by name; those that an ncu does not know are left out.
+#: Metrics by figure; figures whose metric an ncu does not know are left out.
 METRICS = {
     "duration": "gpu__time_duration.sum",
     "SM throughput": f"sm__throughput.{SHARE}",
@@ -41,7 +41,7 @@ METRICS = {
 
 
 def calls(batch: int) -> Iterator[tuple[str, Any, tuple]]:
-    """Each launch of a forward pass of one block: what it is, the kernel, its arguments."""
+    """Each launch of a forward pass of one block: its name, the kernel, its arguments."""
     import numpy as np
 
     from course.backend import cuda
@@ -65,7 +65,7 @@ def calls(batch: int) -> Iterator[tuple[str, Any, tuple]]:
 
 
 def launch(facts: Path) -> None:
-    """Launch every kernel, compiled before; write their names, and which GPU and versions."""
+    """Launch every kernel, compiled before; write their names, the GPU and the versions."""
     with nsight.launching(facts, f"python -m {MODULE}") as more:
         more["names"] = []
         for batch in BATCHES:
@@ -79,7 +79,7 @@ def figures(
     rows: list[dict[str, str]], units: dict[str, str], names: list[tuple[str, str]],
     metrics: dict[str, str],
 ) -> list[Figure]:  # fmt: skip
-    """The figures of all launches; CountersNotRead when one is missing."""
+    """The figures of all launches. Raises CountersNotRead when a launch is missing."""
     if len(rows) != len(names):
         raise CountersNotRead(f"{len(names)} launches were made, {len(rows)} profiled")
     found = []

@@ -1,8 +1,8 @@
-"""Step 9 of the ladder without one of its parts at a time: what each of them gains.
+"""Step 9 of the ladder without one of its parts at a time: what each part gains.
 
-Each row is the kernel of warp tiles with **one** change taken back, by an edit of its source; the
-rest stays. So the parts are not added up one after the other, and their gains do not add up either.
-All are checked against float64 and timed in the same run, `ROUNDS` times, interleaved.
+Each row is the kernel of warp tiles with **one** optimisation removed, by an edit of its source;
+all others stay. So each gain is measured by itself, and the gains do not add up to the whole.
+All kernels are checked against float64 and timed in the same run, `ROUNDS` times, interleaved.
 """
 
 import itertools
@@ -21,7 +21,7 @@ from course_recording.subjects.reconstruct import exact
 SHAPES = ((8192, 8192, 8192, 2048), (4096, 4096, 4096, 1024))
 ROUNDS = 3
 
-#: What is taken back, and how: pairs of a text that stands once in the source, and a new one.
+#: What is removed, and how: pairs of a text that the source has once, and the new text.
 WITHOUT = {
     "nothing": (),
     "bands": (
@@ -86,12 +86,12 @@ def run(bench):
 
 
 def without(name: str) -> Callable:
-    """`course.kernels.reconstruct.warp_tiles.warp_tiles` with one of its parts taken back.
+    """`course.kernels.reconstruct.warp_tiles.warp_tiles` with one part removed.
 
     Raises
     ------
     ValueError
-        When a text that is to be replaced does not stand once in the source.
+        When the source has a text that is to be replaced never, or more than once.
     """
     text = getsource(warp_tiles)
     for old, new in WITHOUT[name]:

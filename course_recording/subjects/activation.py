@@ -1,8 +1,8 @@
 """GELU and Swish (SiLU), forward and backward, beside CuPy, PyTorch, Triton and CUDA C++.
 
-Bytes are counted once in and once out, for every program: what a program moves more than that, as
-Swish in two kernels does, shows as a lower rate. At the small size launches decide: there every
-program has the rows of `course_recording.launch_costs`, too.
+For every program each byte counts once in and once out. A program that moves more, such as Swish in
+two kernels, shows a lower rate. At the small size launches take most of the time: there the rows
+of `course_recording.launch_costs` are kept, too.
 """
 
 import math
@@ -18,7 +18,7 @@ SMALL = 1 << 20  # the size of the first version's micro-benchmark
 SIZES = (SMALL, 1 << 26)
 FORWARD = ("gelu", "gelu erf", "gelu tanh", "silu")
 BACKWARD = ("gelu", "silu")
-#: Largest relative Frobenius error: float16's results are rounded to 11 bits.
+#: Largest relative Frobenius error: results in float16 are rounded to 11 bits.
 LIMITS = {"float32": 1e-6, "float16": 6e-4}
 SPREAD = np.float32(8)  # numbers from -4 to 4
 CHARTS = True  # beside the file
@@ -83,7 +83,7 @@ def ours(bench, kernel, name, method, args, given):
 
 
 def two_kernels(bench, there, out, given):
-    """Swish as its formula says: first the sigmoid of everything, then the product."""
+    """Swish in two kernels, as its formula says: the sigmoid of all elements, then the product."""
     between = bench.cuda.device_array(there.size, there.dtype)
     grid, args = (-(-there.size // EACH),), (there, between, out)
     launches = [
@@ -93,7 +93,7 @@ def two_kernels(bench, there, out, given):
 
 
 def peers_forward(bench, name, x, given):
-    """What others make of a function, where it has it."""
+    """CUDA C++, PyTorch and Triton, where each has the function."""
     cupy, torch = bench.peer("cupy"), bench.peer("torch")
     if cupy and name in ("gelu", "silu") and given["dtype"] == "float32":
         pair = cupy.asarray(x), cupy.empty(x.size, x.dtype)

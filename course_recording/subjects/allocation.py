@@ -1,21 +1,21 @@
 """Memory for each call: allocated anew, from a library's pool, or one buffer used again.
 
-A call doubles an array, ``out = 2 x``: it gets memory for the result, launches one kernel, and lets
-the result go. Each library is compared with itself, so that what its launch costs is the same:
-Numba, which asks the driver each time; CuPy without its pool and with it; PyTorch with its caching
-allocator; and each of them with one buffer that stays. All data stays where it is (`warm`), since a
-pool hands out the same memory again, too.
+A call doubles an array, ``out = 2 x``: it gets memory for the result, launches one kernel, frees
+the result. Each library is compared with itself, so that the launch costs the same: Numba, which
+asks the driver each time; CuPy without its pool and with it; PyTorch with its caching allocator;
+and each of them with one buffer that is used again. Data stays where the call before left it
+(`warm`), since a pool, too, returns the same memory again.
 
 ==============  ==================================================================================
 metric          what the clock saw
 ==============  ==================================================================================
 ``time``        the GPU alone: calls queued behind a busy kernel, where they can be
 ``hidden``      1 where they could: the host asked for memory and launched while the GPU was busy;
-                0 where a call waits for the GPU, so that the host is in ``time``
-``launch``      the host alone: calls in a row, nobody waits
-``call``        the wall's clock around one call, until the result is there
-``in a row``    the same around 16 calls, for each
-``first``       one call after the pool gave all its memory back
+                0 where a call waits for the GPU, so that ``time`` includes the host's time
+``launch``      the host alone: calls in a row, without waiting for the GPU
+``call``        the host, for one call until the result is there
+``in a row``    the host, for 16 calls until the last result is there, divided by 16
+``first``       the host, for one call after the pool gave all its memory back
 ==============  ==================================================================================
 """
 
@@ -50,11 +50,11 @@ class Way:
         ``call(*args)`` returns the result.
     args : tuple
     buffer : device array or None
-        The result, where it stays.
+        The result's memory, where one buffer is used again.
     empty : callable or None
         Makes the pool give its memory back.
     within : callable
-        Makes the context in which calls are made.
+        Returns a context manager, within which calls are made.
     """
 
     name: str
@@ -78,7 +78,7 @@ def run(bench):
 
 # ---------------------------------------------------------------------- ways
 def ways_of_numba(bench, values: np.ndarray) -> Iterator[Way]:
-    """Numba has no pool: it asks the driver, and gives back several allocations at a time."""
+    """Numba without a pool: it asks the driver, and frees several allocations at a time."""
     cuda, n = bench.cuda, len(values)
 
     @cuda.jit
@@ -100,7 +100,7 @@ def ways_of_numba(bench, values: np.ndarray) -> Iterator[Way]:
 
 
 def ways_of_cupy(bench, values: np.ndarray) -> Iterator[Way]:
-    """CuPy without its pool, with one of its own kind, and with one buffer."""
+    """CuPy without a pool, with a new pool of CuPy's type, and with one buffer."""
     cupy = bench.peer("cupy")
     if not cupy:
         return
@@ -154,7 +154,7 @@ def measured(bench, way: Way, size: int, expected: np.ndarray) -> None:
 
 
 def by_the_wall(way: Way) -> dict[str, list[float]]:
-    """What a caller waits [ms], by metric."""
+    """How long a caller waits [ms], by metric."""
     clock = event_clock.clock()
 
     def once():

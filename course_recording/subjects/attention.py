@@ -1,6 +1,6 @@
-"""Attention and LayerNorm of 16-bit numbers beside PyTorch's, in CUDA graphs, interleaved.
+"""Attention and LayerNorm in 16 bits beside PyTorch's, in CUDA graphs, interleaved.
 
-As `course_recording.interleaved` says. Attention takes q, k and v as views of one product. Its
+How is in `course_recording.interleaved`. Attention takes q, k and v as views of one product. Its
 peers are the three backends of PyTorch's scaled_dot_product_attention, with these views and with
 copies of them in C order; the ratio is to the fastest.
 """
@@ -20,10 +20,10 @@ from course_recording.interleaved import Call, Key, keep_ratio, poisoned, relati
 
 CHARTS = "course_recording.charts.attention"  # beside the file
 SHAPES = ((64, 12, 197), (8, 12, 197), (1, 12, 197), (4, 16, 4096))  # batch, heads, tokens
-STEPS = (8, 12, 197)  # where all steps are timed
+STEPS = (8, 12, 197)  # the shape for which all steps are timed
 ROWS, WIDTH, EPS = (12_608, 1576, 197), 768, 1e-6
 SIZE = 64  # of a head
-#: Each weight is rounded once, and so is the result.
+#: Largest relative errors: each weight of the softmax is rounded once, and so is the result.
 LIMITS = {"float16": 6e-4, "bfloat16": 5e-3}
 
 

@@ -1,9 +1,9 @@
 """More than one GPU: strong and weak scaling of batches on workers with a GPU each.
 
-Batches are made from a seed on the workers and stay there; what comes back are digests, 8 bytes an
-image, which must be those of one worker. Large images give a worker much to do with each batch,
-small ones in small batches hardly anything: there the cost of a batch is all that is seen. Beside
-that: what it takes to start the workers, batches without work, and batches that travel.
+Batches are made from a seed on the workers and stay there. Only digests return, 8 bytes an image,
+which must equal those of one worker. A batch of large images takes a worker long; a small batch of
+small images takes hardly anything, so that its time is the cost of handing out a batch. Also timed:
+the start of the workers, batches without work, and batches whose data is sent to the workers.
 
 Rows: kernel says what is scaled, variant the number of workers, shape is images in a batch x rows x
 columns x k. The serial part is measured directly: `course_lessons.lesson12.scaling.Parts`.
@@ -27,10 +27,10 @@ from course_lessons.lesson12.scaling import Parts, Scaling, timed_map, variant
 
 CHARTS = "course_lessons.lesson12.plots"  # beside the file
 WORKERS = (1, 2, 4)
-MEMORY = 0.4  # of a GPU's free memory is filled with batches at most
+MEMORY = 0.4  # share of a GPU's free memory that batches may fill
 AHEAD = 16  # batches in flight for each worker: they are small messages
 EMPTY = 400  # batches without work
-LEEWAY = 1.02  # above the roof that was measured
+LEEWAY = 1.02  # how far above the measured roof a rate may be
 LIMIT = 1e-6  # relative Frobenius error of a float32 reconstruction
 
 
@@ -41,14 +41,14 @@ class Case:
     Attributes
     ----------
     images : int
-        In a batch; fewer, a power of two, where memory does not suffice.
+        In a batch. Where memory does not suffice, a batch has fewer, a power of two.
     rows, columns, k : int
     kept : int
         Batches that the workers keep: all together in strong scaling, each in weak scaling.
     passes : int
-        How often each of them is rebuilt in a run.
+        How often a run rebuilds each batch.
     runs : int
-        How often the same is timed.
+        How many runs are timed.
     """
 
     images: int
@@ -60,7 +60,7 @@ class Case:
     runs: int
 
     def batches(self, count: int, free: int) -> list[Recipe]:
-        """So many batches, of as many images as fit: `free` bytes for `kept` of them."""
+        """`count` batches, with as many images each as fit: `kept` batches in `free` bytes."""
         one = Recipe(0, 1, self.rows, self.columns, self.k).bytes
         fit = int(MEMORY * free / (one * self.kept)) if free else self.images
         images = self.images if fit >= self.images else 1 << max(fit, 1).bit_length() - 1
@@ -84,7 +84,7 @@ def run(bench) -> None:
 
 
 def measure(bench, counts: Sequence[int], cases: Sequence[Case], gpus: bool | None = None) -> None:
-    """The same for other numbers of workers and cases, and without GPUs."""
+    """Measure with these numbers of workers and these cases; `gpus` false: on CPU workers."""
     bench.notes.append(f"Dask {backend.installed_version('distributed')}")
     for count in counts[:-1]:
         begin = time.perf_counter()
@@ -111,7 +111,7 @@ def keep_start(bench, workers: int, seconds: float) -> None:
 
 
 def empty(bench, group: Group, counts: Sequence[int]) -> None:
-    """What a batch costs that has no work: the way there and back, and Dask's bookkeeping."""
+    """Time batches without work: messages to the worker and from it, and Dask's bookkeeping."""
     for count in counts:
         part = group.part(count)
         times = []
@@ -141,7 +141,7 @@ def scaling(bench, group: Group, counts: Sequence[int], case: Case) -> None:
 
     strong = {n: timed(bench, group.part(n), case, case.kept, free) for n in counts}
     same(bench, f"strong scaling {shape}", {n: digests for n, (digests, _) in strong.items()})
-    # one worker's part is all of it: measured already
+    # with one worker weak and strong scaling have the same work
     weak = {n: timed(bench, group.part(n), case, case.kept * n, free) for n in counts if n > 1}
     weak = {1: strong[1], **weak}
     same(bench, f"weak scaling {shape}", {n: digests for n, (digests, _) in weak.items()})
@@ -164,7 +164,7 @@ def error_of(bench, group: Group, case: Case) -> float:
 
 
 def timed(bench, part: Group, case: Case, count: int, free: int) -> tuple[Any, list[Parts]]:
-    """So many batches on all workers of a part, kept there: digests, and the times of the runs."""
+    """Rebuild `count` batches on all workers of a part: digests, and the times of the runs."""
     batches = case.batches(count, free)
     kept = part.keep(batches)
     found: list[Parts] = []
@@ -182,7 +182,7 @@ def timed(bench, part: Group, case: Case, count: int, free: int) -> tuple[Any, l
 
 
 def same(bench, what: str, digests: dict[int, np.ndarray]) -> None:
-    """Compare with one worker; where there is more work, as far as both go."""
+    """Compare digests with one worker's; with more work, those of the images that both have."""
     one = digests[1]
     for count, its in digests.items():
         if not np.array_equal(its[: one.size], one):
@@ -192,7 +192,7 @@ def same(bench, what: str, digests: dict[int, np.ndarray]) -> None:
 def keep_law(
     bench, law: str, shape: str, case: Case, images: int, found: dict[int, list[Parts]]
 ) -> None:
-    """The runs of a law as rows."""
+    """Keep the runs of strong or weak scaling as rows."""
     kernel = f"{law} scaling"
     for count, its in found.items():
         total = images * case.kept * case.passes * (count if law == "weak" else 1)
@@ -220,7 +220,7 @@ def keep_law(
 
 
 def keep_predictions(bench, shape: str, counts: Sequence[int]) -> None:
-    """What the runs come to, beside what the laws say, as rows."""
+    """Keep speed-ups beside the predictions of Amdahl's and Gustafson's laws, as rows."""
     rows = {(row.kernel, row.variant, row.metric): row.median
             for row in bench.rows if row.shape == shape}  # fmt: skip
     its = Scaling(
@@ -246,10 +246,10 @@ def keep_predictions(bench, shape: str, counts: Sequence[int]) -> None:
 
 
 def travelling(bench, group: Group, counts: Sequence[int], case: Case) -> None:
-    """Batches whose factors travel to the worker, and whose images travel back."""
+    """Time batches whose factors are sent to the worker, and whose images are sent back."""
     recipe = Recipe(0, min(case.images, 128), case.rows, case.columns, case.k)
     batch = tuple(np.ascontiguousarray(np.asarray(part)) for part in numpy_factors(recipe))
-    count = min(case.kept, 8)  # 1 GB, there and back
+    count = min(case.kept, 8)  # 1 GB sent and returned
     shape = f"{recipe.images}x{case.rows}x{case.columns}x{case.k}"
     moved = count * (
         sum(part.nbytes for part in batch) + 4 * recipe.images * case.rows * case.columns

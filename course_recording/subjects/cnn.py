@@ -1,15 +1,14 @@
 """The digit network by batch size and activation: the course's kernels beside PyTorch's.
 
-Each network is trained with its activation and computed with it, by every program: PyTorch's
-layers take their own activation, the course's Numba kernel, or Triton's. Every program is checked
-against float64. The first call stands apart; after a warm-up: what the caller waits for until the
-scores are there (latency), what the host spends on a launch, and the time of the GPU between
-events, launches queued behind a busy kernel. Each program also runs inside a CUDA graph of one
+Each network is trained with one activation, and every program uses that one: PyTorch's layers take
+PyTorch's own activation, the course's Numba kernel, or Triton's. Every program is checked against
+float64. The first call has its own row. After a warm-up three times are kept. Latency is the time
+until the caller has the scores. Others are the host's cost of a launch, and the GPU's time between
+events, with launches queued behind a busy kernel. Each program also runs in a CUDA graph of one
 forward pass. Data stays in L2, for all.
 
-Efficiency is the least time that the GPU's roofs allow for the work, in which every byte of images,
-weights and scores is moved once, over the time between events. How many of the held-out digits are
-read right is a row, too.
+Efficiency is the least time that the GPU's roofs allow over the time between events; the least time
+counts each byte of images, weights and scores once. A row says how many held-out digits are right.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from course_recording.peers.torch import numba_activation, torch_network, triton
 
 BATCHES = (16, 32, 64, 128)
 LIMIT = 1e-5  # relative Frobenius error
-PEERS_LIMIT = 1e-4  # cuDNN may convolve by an algorithm that rounds more
+PEERS_LIMIT = 1e-4  # cuDNN may choose an algorithm that rounds more
 LATENCIES = 100  # samples
 CHARTS = "course_lessons.lesson13.batch_charts"  # beside the file
 
@@ -64,7 +63,7 @@ def moved(x, weights):
 
 
 def read(bench, network, images, labels):
-    """How many of all held-out digits the course's programs read right."""
+    """Keep how many of all held-out digits the course's programs read right."""
     name = f"digits {network.weights.activation}"
     for method in network.ladder:
         try:
@@ -83,7 +82,7 @@ def program(bench, name, variant, call, args, work, out=None):
 
     try:
         first = clock().wall(lambda: call(*args))
-    except Exception:  # `variant` raises it again, and says what it is
+    except Exception:  # `variant` gets the same error, and reports it
         first = None
     timing = bench.variant(name, variant, call, args, out=out, registers=False, **work)
     if timing is None or first is None:
@@ -137,4 +136,4 @@ def of_torch(bench, torch, weights, x, work):
                 bench.note(f"{name} {variant}, graph left out: {one_line(problem)}")
                 continue
             program(bench, name, f"{variant}, graph", replay, (), work, scores)
-    torch._dynamo.reset()  # the next batch size compiles anew, and not for any size
+    torch._dynamo.reset()  # else the next batch size compiles for dynamic sizes

@@ -1,7 +1,7 @@
-"""What a call of a public function costs: with arrays of PyTorch, CuPy and Numba, beside their own.
+"""What a call of a public function costs the host, beside the array libraries' own calls.
 
-A caller's arrays are small here, so that nothing but the call counts. A function's calls and
-those it is compared with are interleaved: `ROUNDS` times `CALLS` each, on an idle GPU.
+The arrays are of PyTorch, CuPy and Numba, and small, so that nothing but the call counts. All
+calls are interleaved: in each of `ROUNDS` rounds each is made `CALLS` times, on an idle GPU.
 
 =============  =====================================================================================
 metric         what the clock saw
@@ -10,7 +10,7 @@ metric         what the clock saw
 ``time``       the GPU alone, calls queued behind a busy kernel, at a size that keeps it busy
 ``behind``     the host, for one call while the GPU has 100 ms of other work
 ``first``      the first call of a process: checks, compilation, plan
-``step``       the host, for a part of a softmax's call, and for what it stands in for
+``step``       the host, for each part of a softmax's call, and for the calls that these replace
 =============  =====================================================================================
 """
 
@@ -36,8 +36,8 @@ from course.measure.timing import timing_of
 ROUNDS, CALLS = 15, 300
 ROWS, COLUMNS = 64, 768
 SIDE, RANK = 256, 50
-LARGE = 8192  # rows and columns where the GPU's time is compared
-BUSY = 100.0  # ms of other work
+LARGE = 8192  # rows and columns where the GPU's time is measured
+BUSY = 100.0  # ms of other work on the GPU
 TITLES = {"torch": "PyTorch", "cupy": "CuPy", "numba": "Numba"}
 
 Call = Callable[[], Any]
@@ -104,26 +104,26 @@ def _calls(bench: Any, name: str) -> Iterator[tuple[str, Call]]:
 
 
 def placed(name: str, library: Any) -> Callable[[np.ndarray], Any]:
-    """What copies an array of NumPy to the GPU."""
+    """A function that copies NumPy's arrays to the GPU, to arrays of a library."""
     if name == "torch":
         return lambda values: library.from_numpy(values).cuda()
     return library.asarray if name == "cupy" else library.to_device
 
 
 def shape_of(what: str) -> str:
-    """The shape that a call's rows name."""
+    """The shape in the rows of a call."""
     return f"{SIDE}x{SIDE}x{RANK}" if "reconstruct" in what else f"{ROWS}x{COLUMNS}"
 
 
 def firsts(bench: Any, calls: dict[str, Call]) -> None:
-    """Time the first call of each; that both agree is the tests' matter."""
+    """Time the first call of each; tests check elsewhere that results are right."""
     for what, call in calls.items():
         first = event_clock.clock().wall(call)
         bench.figure("door", what, shape_of(what), "float32", "first", "ms", first)
 
 
 def steps(bench: Any) -> None:
-    """Keep what the parts of a call cost the host, and a launch of Numba's with the same arrays."""
+    """Keep what each part of a call costs the host, and a Numba launch with the same arrays."""
     torch = bench.peer("torch")
     if not torch:
         return
@@ -192,7 +192,7 @@ def behind(bench: Any, calls: dict[str, Call]) -> None:
 
 
 def through(bench: Any) -> None:
-    """Keep the GPU's time of LayerNorm and of a softmax, by whose arrays they are given."""
+    """Keep the GPU's time of LayerNorm, softmax and activation, for each library's arrays."""
     values = bench.random(LARGE, LARGE)
     work = 8 * values.size
     for name in TITLES:

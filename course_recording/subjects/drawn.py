@@ -1,15 +1,15 @@
 """Public functions on drawn shapes, beside their peers: geometric mean and worst of each.
 
 A part of this subject is a function with its peers. Its shapes, layouts and types are drawn by the
-seed: sides are log-uniform, half of them multiples of 8, a quarter odd; at most 2 GB and 10^13
-operations. Calls are interleaved. "time" is the GPU's, the data where the call before left them;
-"whole call" the host's until its work is done. 64 rows of a result are compared with float64. A
-call that waits for its own result, as an SVD does, is timed alone, behind work that hides its first
-launches: three times and more, or as often as takes `ALONE`.
+seed: sides are log-uniform, half of them multiples of 8, a quarter odd; a problem has at most 2 GB
+and 10^13 operations. Calls are interleaved. The metric "time" is the GPU's time, with data left
+where the call before left it; "whole call" is the host's time until the work is done. 64 rows of a
+result are compared with float64. A call that waits for its own result, as an SVD does, is timed
+alone, behind work that hides its first launches: 3 to 21 times, as often as `ALONE` ms allow.
 
-Rows "best peer / ours" of the shape "all" are over all shapes that the function takes: above 1 it
-is faster than the best of its peers. A shape that it refuses has a row "refused"; the ratio of one
-that it hands to a library, in a row "handed over", does not count.
+Rows "best peer / ours" of the shape "all" are over all shapes that the function takes: above 1 the
+function is faster than its best peer. A shape that it refuses has a row "refused". A shape that it
+hands to a library has its ratio in a row "handed over", which does not count.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from course_recording.frame import WrongResult
 SHAPES = 64
 MOST_BYTES, MOST_OPERATIONS = 2e9, 1e13
 ROUNDS = 7
-SECONDS = 0.006  # of a round and a call: 14 rows of 64 shapes and their peers in ten minutes
-SLOW = 20.0  # times the fastest first call: such a peer is timed no further; where calls wait:
-SLOW_ALONE, ALONE, HEAD_START = 5.0, 100.0, 0.2  # [ms] of all calls that wait; of work before one
+SECONDS = 0.006  # for a call in a round: 14 functions, 64 shapes, all peers in ten minutes
+SLOW = 20.0  # a peer this many times slower than the fastest is timed once; where calls wait:
+SLOW_ALONE, ALONE, HEAD_START = 5.0, 100.0, 0.2  # factor; ms of all rounds; of work before a call
 LIMITS = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
-COMPILED = 64  # programs of a function by torch.compile: behind the eighth it would run as written
+COMPILED = 64  # recompilations that torch.compile may make; by default it gives up after eight
 SIXTEEN_BITS, FLOATS = ("float16", "bfloat16"), ("float32", "float16", "bfloat16")
 OURS, BEST = "ours", "best peer / ours"
 
@@ -55,9 +55,9 @@ Call = Callable[[], Any]
 
 
 class Drawn(NamedTuple):
-    """A drawn problem: its calls, ours and the peers', and the relative error of ours' result.
+    """A drawn problem: our call, the peers' calls, and a function for our result's error.
 
-    foreseen: by peer a call on a part of the problem, and how many times as much the whole is.
+    foreseen: by peer, a call on a part of the problem, and how many such parts the problem has.
     """
 
     shape: str
@@ -67,8 +67,8 @@ class Drawn(NamedTuple):
     error: Callable[[Any], float]
     limit: float
     foreseen: dict[str, tuple[Call, float]] = {}
-    handed: bool = False  # by ours to a library
-    waits: bool = False  # calls for their own results: one after the other cannot be queued
+    handed: bool = False  # our function hands the problem to a library
+    waits: bool = False  # calls wait for their own results, so that they cannot be queued
 
 
 def run(bench):
@@ -93,7 +93,7 @@ def run(bench):
 
 
 def unlike(problems: Iterator[Drawn | None]) -> Iterator[Drawn]:
-    """Each shape and type once; None is passed over."""
+    """Each shape and dtype once; None is skipped."""
     seen: set[tuple[str, str]] = set()
     for problem in problems:
         if problem and (problem.shape, problem.dtype) not in seen:
@@ -120,7 +120,7 @@ def _measured(bench: Any, name: str, problem: Drawn) -> dict[str, float]:
         bench.figure(name, OURS, shape, dtype, "refused", "x", 1)
         bench.say(f"  {name} {shape} {dtype}: refused, {one_line(refused)}")
         return {}
-    except Exception as problem_here:  # whatever a kernel raises, the other shapes are measured
+    except Exception as problem_here:  # whatever a kernel raises, other shapes are measured
         bench.fail(f"{name} {shape} {dtype}", problem_here)
         return {}
     if not error <= problem.limit:
@@ -128,7 +128,7 @@ def _measured(bench: Any, name: str, problem: Drawn) -> dict[str, float]:
         bench.fail(f"{name} {shape} {dtype}", wrong)
         return {}
     calls, slow_from = {OURS: problem.ours}, SLOW_ALONE if problem.waits else SLOW
-    firsts = {OURS: clock.wall(problem.ours)}  # the second, after that of the check
+    firsts = {OURS: clock.wall(problem.ours)}  # the second call; the check made the first
     for peer, call in problem.peers.items():
         try:
             if peer in problem.foreseen:
@@ -172,13 +172,13 @@ def _measured(bench: Any, name: str, problem: Drawn) -> dict[str, float]:
 
 
 def _together(clock: Any, call: Call) -> Callable[[], list[float]]:
-    """What times a call that can be queued, many in a row."""
+    """A function that times calls in a row, which can be queued."""
     cost = clock.launch_cost(itertools.repeat(call), 4, SECONDS)
     return lambda: clock.samples(itertools.repeat(call), 1, cost, seconds=SECONDS)[0]
 
 
 def _alone(clock: Any, call: Call) -> Callable[[], list[float]]:
-    """The same of a call that waits for its result."""
+    """A function that times one call that waits for its result."""
     return lambda: [clock.queued([call], HEAD_START)[0]]
 
 
@@ -206,7 +206,7 @@ def _relative(torch: Any, given: Any, right: Any) -> float:
 
 
 def _each(problem: Callable[..., Drawn | None], *how: Any) -> Callable[..., Iterator[Drawn | None]]:
-    """Problems of one kind without end, None for what is too large."""
+    """Problems of one kind without end; None in place of one that is too large."""
     return lambda *given: (problem(*given, *how) for _ in itertools.count())
 
 
@@ -359,7 +359,7 @@ def _rows(rng, bench, torch, norm=False) -> Iterator[Drawn | None]:
             return _relative(torch, out[:64], one(rows, *parameters, gelu))
 
         limit = LIMITS[dtype]
-        if dtype == "float16" and not norm:  # subnormal numbers, 2**-24 apart
+        if dtype == "float16" and not norm:  # small shares are subnormal, 2**-24 apart
             limit += columns * 2.0**-25
         return Drawn(f"{rows}x{columns}{' gelu' if gelu else ''}", dtype, ours, peers, error, limit)
 
@@ -425,7 +425,7 @@ def _decomposition(rng, bench, torch, ranks=False) -> Drawn | None:
     foreseen = {
         driver: (partial(peer, driver, a[:1]), float(batch))
         for driver in ("gesvdj", "gesvd")
-        # of few columns and rows gesvdj takes all matrices at once, else one after the other
+        # up to 32 rows and columns gesvdj decomposes all matrices at once, else one by one
         if batch > 2 and not (driver == "gesvdj" and max(m, n) <= 32)
     }
     if ranks:
@@ -440,7 +440,7 @@ def _decomposition(rng, bench, torch, ranks=False) -> Drawn | None:
         errors.append(_relative(torch, u.mT @ x @ vt.mT, torch.diag_embed(s)))
         if not ranks:
             return max(*errors, _relative(torch, product, x))
-        # what k values leave at least: float64's eigenvalues of the smaller Gram matrix
+        # the least squared error of rank k: eigenvalues of the smaller Gram matrix, in float64
         squares = torch.linalg.eigvalsh(x.mT @ x if m > n else x @ x.mT)[:, : min(m, n) - k]
         excess = (x - product).square().sum((1, 2)) / squares.sum(1).clamp_min(1e-30)
         return float(excess.max().sqrt()) - 1 if max(errors) <= 5e-6 else math.inf

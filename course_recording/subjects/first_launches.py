@@ -1,7 +1,7 @@
 """A first kernel by one thread, by a warp, by a block and by 65,536 threads.
 
-What lesson 00 shows of a GPU: the square root of each pixel, by a grid-stride loop, so that the
-same kernel is right with any launch. The variant is what stands in the square brackets.
+Lesson 00 shows these times. The kernel takes the square root of each pixel in a grid-stride loop,
+so that it is right with any launch. A row's variant is the launch's ``[blocks, threads]``.
 """
 
 from __future__ import annotations

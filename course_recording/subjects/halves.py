@@ -1,10 +1,10 @@
 """Products of float16 and bfloat16 beside cuBLAS, which also sums in float32.
 
-All is called by the public functions, with PyTorch's arrays, as `course_recording.interleaved`
-says: a fast program heats the chip to its power limit, so who comes second is slower.
+All products are called by public functions with PyTorch's arrays, `course_recording.interleaved`: a
+fast program heats the chip to its power limit, which slows the program after it.
 
 Two metrics are of the host's clock. ``called``: with NumPy's arrays, from the call until the result
-is there. ``first``: the first product of a process; ours has kernels compiled anew or kept.
+is there. ``first``: a process's first product; our kernels are compiled anew, or kept from before.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from course_recording.first_calls import keep, print_two
 from course_recording.interleaved import keep_ratio, poisoned, printed_roofs, sets_of, timed
 
 TOKENS = 197  # of an image in a vision transformer
-LAYERS = ((768, 2304), (768, 768), (768, 3072), (3072, 768))  # its depths and columns
+LAYERS = ((768, 2304), (768, 768), (768, 3072), (3072, 768))  # depth and columns of each layer
 IMAGES = (64, 8, 1)
 SQUARES = (4096, 8192)
 LIMITS = {"float16": 4e-4, "bfloat16": 4e-3}  # the result's rounding is 2.1e-4, 1.7e-3
-GRAPH = 4e12  # operations of a graph, so that one takes milliseconds
-CALLS = 21  # with arrays of the host
-CALLED = (TOKENS * IMAGES[0], *LAYERS[0][::-1])  # rows, columns and depth of what is called once
+GRAPH = 4e12  # operations in a graph, so that a replay takes milliseconds
+CALLS = 21  # with NumPy's arrays
+CALLED = (TOKENS * IMAGES[0], *LAYERS[0][::-1])  # rows, columns, depth with NumPy's arrays
 
 
 def run(bench):
@@ -50,12 +50,12 @@ def run(bench):
 
 
 def calls_of(work: int) -> int:
-    """How many calls of so many operations a graph has."""
+    """How many calls a graph has, if each does so many operations."""
     return max(2, min(40, int(GRAPH / work) + 1))
 
 
 def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int, dtype: str, layout: str):
-    """Time a product beside cuBLAS's; where it is a layer before GELU, that with its GELU, too."""
+    """Time a product beside cuBLAS's; a layer that GELU follows is timed with GELU, too."""
     work, kind = 2 * rows * columns * depth, getattr(torch, dtype)
     moved = 2 * (rows * depth + columns * depth + rows * columns)
     sets = sets_of(moved)
@@ -106,7 +106,7 @@ def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int, dtype:
 
 
 def with_numpys_arrays(bench: Any, torch: Any) -> None:
-    """Time calls whose arrays and results are on the host: copies are most of them."""
+    """Time calls whose arrays and results are on the host: copies take most of the time."""
     rows, columns, depth = CALLED
     a, b = (bench.random(n, depth, dtype=np.float16) for n in (rows, columns))
     clock = event_clock.clock()

@@ -1,6 +1,6 @@
-"""The ladder of products of float16, a step a row, beside cuBLAS in float16.
+"""The ladder of products of float16, a row for each step, beside cuBLAS in float16.
 
-As `course_recording.interleaved` says: in CUDA graphs of PyTorch, interleaved with cuBLAS.
+All run in CUDA graphs of PyTorch, interleaved, as `course_recording.interleaved` says.
 "roles, a tile a block" is the kernel of "roles" with as many blocks as tiles: not persistent.
 """
 
@@ -18,7 +18,7 @@ from course_recording.frame import compiled_facts
 from course_recording.interleaved import keep_ratio, poisoned, printed_roofs, sets_of, timed
 from course_recording.subjects import halves
 
-#: 4096 cubed, and the first layer of a vision transformer's block for 64 images.
+#: 4096 cubed, and the qkv layer of a vision transformer's block for 64 images.
 SHAPES = ((4096, 4096, 4096), (12608, 2304, 768))
 STEPS = ("plain", "wgmma", "tma", "roles, a tile a block", "roles")
 KERNEL, DTYPE = "product nt", "float16"

@@ -1,8 +1,8 @@
 """The cost of a launch: an empty kernel, for the host, between two events, and queued.
 
-A kernel that does nothing still takes the host and the GPU some time. Without arguments, and with
-five arrays of Numba or of CuPy, since the host prepares each argument. For the host: one launch
-after waiting for the GPU, and one of several in a row.
+A kernel that does nothing still takes the host and the GPU some time. It is launched without
+arguments, and with five arrays of Numba or of CuPy, since the host prepares each argument. The
+host's time is that of one launch after waiting for the GPU, and of one in a row of launches.
 """
 
 import itertools
@@ -59,7 +59,7 @@ def time_launch(bench, name, call):
 
 
 def host_time(clock, call, launches):
-    """Milliseconds of the host for a launch, of so many without waiting in between."""
+    """The host's milliseconds for a launch in a row of `launches`, without waiting in between."""
     clock.cuda.synchronize()
     start = clock.now()
     for _ in range(launches):

@@ -1,6 +1,6 @@
 """Measuring honestly: wrong ways of timing beside the right one, block shapes, CPU against GPU.
 
-What lesson 03 shows of a GPU. The work is the course's own, ``(u[:, :k] * s[:k]) @ vt[:k]`` in
+Lesson 03 shows these figures. The work is the course's own, ``(u[:, :k] * s[:k]) @ vt[:k]`` in
 float32; copies stand for kernels that only move memory.
 """
 
@@ -31,7 +31,7 @@ SIZES = (512, 1024, 2048, 4096)
 RANK = 256
 BLOCKS = ((8, 8), (16, 16), (32, 8), (32, 32), (64, 4), (256, 1))
 SQUARES = ((8, 8), (16, 16), (32, 32))  # what the first version of the program tried
-CROSSING = (64, 128, 256, 512, 1024, 2048, 4096)  # with k an eighth of it
+CROSSING = (64, 128, 256, 512, 1024, 2048, 4096)  # sides; k is an eighth of the side
 SIZE = 2048  # where the ways of timing are compared
 MIB = 1024**2
 COPIED = (2, 8, 32, 128, 512)  # MiB, read and written together
@@ -60,17 +60,17 @@ def factors(bench, size, k):
 
 
 def keep_events(bench, kernel, variant, shape, dtype, call, args, **options):
-    """Time on the GPU, less patiently than `Bench.variant`, and keep the row."""
+    """Time on the GPU, with fewer samples than `Bench.variant`, and keep the row."""
     try:
         timing = bench.time(call, args, name=variant, samples=20, seconds=0.3, **options)
-    except ValueError as problem:  # above a roof: no row
+    except ValueError as problem:  # faster than a roof allows: no row
         bench.fail(f"{kernel} {variant} {shape}", problem)
         return
     bench.row(kernel, variant, shape, dtype, timing)
 
 
 def by_the_wall(call, samples=20):
-    """Times on the host until the work is done, without the first call."""
+    """The host's times of calls until their work is done, without the first call."""
     clock = event_clock.clock()
     first = clock.wall(call)
     times = sampled(lambda: clock.wall(call), samples, 0.2, clock.now)
@@ -79,7 +79,7 @@ def by_the_wall(call, samples=20):
 
 # ---------------------------------------------------------------------- block shapes
 def block_shapes(bench):
-    """The kernels of the ladder's first steps, by block shape and size; k is always the same."""
+    """Time the ladder's first kernels by block shape and size; k is always `RANK`."""
     cuda = bench.cuda
     for size in SIZES:
         arrays, work = factors(bench, size, RANK)
@@ -105,7 +105,7 @@ def block_shapes(bench):
 
 # ---------------------------------------------------------------------- ways of timing
 def ways(bench):
-    """One launch of the first version of the program, timed as it should not be, and rightly."""
+    """Time one launch of the program's first version in wrong ways, and in the right one."""
     cuda = bench.cuda
     clock = event_clock.clock()
     grid, block = (SIZE // 16, SIZE // 16), (16, 16)
@@ -145,7 +145,7 @@ def ways(bench):
 
 
 def host_alone(clock, call, samples=50):
-    """Times of a launch on the host that nobody waits for; the queue is empty before each."""
+    """The host's times of launches without waiting for the kernel; the queue is empty before."""
     times = []
     for _ in range(samples):
         clock.cuda.synchronize()
@@ -158,7 +158,7 @@ def host_alone(clock, call, samples=50):
 
 # ---------------------------------------------------------------------- copies
 def copies_in_and_out(bench):
-    """What goes in and out for one image: the whole factors, or what is needed of them."""
+    """Time the copies of one image: of whole factors, or of the k columns and rows needed."""
     cuda = bench.cuda
     u, vt = bench.random(SIZE, SIZE), bench.random(SIZE, SIZE)
     few, image = (np.ascontiguousarray(u[:, :RANK]), vt[:RANK]), np.zeros((SIZE, SIZE), np.float32)
@@ -188,7 +188,7 @@ def in_pinned_memory(cuda, parts):
 
 
 def copy_in(there, parts):
-    """Copy arrays to those on the device."""
+    """Copy `parts` to the arrays `there` on the device."""
     for memory, part in zip(there, parts, strict=True):
         memory.copy_to_device(part)
 
@@ -201,7 +201,7 @@ def keep_copy(bench, name, call, size):
 
 
 def allocations(bench):
-    """What it takes to get memory: of the device, pinned on the host, and from CuPy's pool."""
+    """Time allocations: on the device, pinned on the host, and from CuPy's pool."""
     cuda, cupy = bench.cuda, bench.peer("cupy")
     for size in ALLOCATED:
         ways = {
@@ -216,7 +216,7 @@ def allocations(bench):
 
 # ---------------------------------------------------------------------- CPU against GPU
 def crossing(bench):
-    """The same work on the CPU and on the GPU, by size, with and without the copies."""
+    """Time the same work on the CPU and on the GPU, by size, with and without copies."""
     cuda, block = bench.cuda, (32, 8)
     cupy = bench.peer("cupy")
     for size in CROSSING:
@@ -263,7 +263,7 @@ def crossing(bench):
 
 # ---------------------------------------------------------------------- caches, occupancy
 def caches(bench):
-    """A copy of little and of much data: left in the cache by the launch before, or not."""
+    """Time copies of little and much data, left in the cache by the launch before, or not."""
     copy, *_ = roof_kernels()
     blocks = 8 * bench.roofs.multiprocessors
     for size in COPIED:
@@ -277,7 +277,7 @@ def caches(bench):
 
 
 def warps(bench):
-    """A copy by few and by many warps on each multiprocessor; each thread has one load in flight.
+    """Time a copy by few and by many warps on each SM; each thread has one load in flight.
 
     The shape is the number of warps that are resident on a multiprocessor.
     """
@@ -296,7 +296,7 @@ def warps(bench):
 
 # ---------------------------------------------------------------------- first calls
 FIRST_IMAGES = (("CuPy", 256, 100), ("Numba", 256, 100), ("NumPy", 256, 100), ("NumPy", 2048, 256))
-#: One image in a fresh process, as a notebook's first cell would: import first, then the clock.
+#: One image in a new process, as in a notebook's first cell; imports come before the clock.
 IMAGE = """
 import json, sys, time
 import numpy as np
@@ -312,7 +312,7 @@ print(json.dumps(times))
 
 
 def first_images(bench):
-    """One image, copies included, by each library in a process of its own."""
+    """Time the first image, copies included, by each library in its own process."""
     for name, size, k in FIRST_IMAGES:
         with tempfile.TemporaryDirectory() as empty:
             done = subprocess.run(

@@ -1,8 +1,8 @@
 """LayerNorm, alone and fused with GELU: the ladder, backward, and peers.
 
-The bytes are those that must move: x in and out once (back: dy and x in, dx out). The roof is that
-of a copy. Peers: PyTorch eager and compiled, Triton, CUDA C++ through CuPy. At the small size
-launches decide: there every program has the rows of `course_recording.launch_costs`, too.
+The bytes are those that must move: x in, the result out; backward dy and x in, dx out. The roof is
+that of a copy. Peers: PyTorch eager and compiled, Triton, CUDA C++ through CuPy. At the small size
+launches take most of the time: there the rows of `course_recording.launch_costs` are kept, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from course_recording.peers import cuda_cpp as cuda_cpp_norm
 SHAPES = ((16_384, 4096), (65_536, 768))
 ORIGINAL = (4096, 1024)  # the size of the first version's micro-benchmark
 EPS = 1e-5
-HALF_LIMIT = 1e-3  # float16 has 11 bits
+HALF_LIMIT = 1e-3  # float16 has a significand of 11 bits
 CHARTS = True  # beside the file
 
 
@@ -65,7 +65,7 @@ def exact(bench, data, activation):
 
 
 def work_of(data, activation):
-    """What a row of figures says of every program."""
+    """The name of the kernel, and what is the same in the rows of every program."""
     x = data[0]
     limit = {"limit": HALF_LIMIT} if x.dtype == np.float16 else {}
     name = "layer norm" if activation is None else f"layer norm + {activation}"
@@ -76,7 +76,7 @@ def work_of(data, activation):
 
 
 def ours(bench, data, activation, methods, expected):
-    """Steps of the ladder; a step that is not fused is followed by a second kernel."""
+    """Steps of the ladder; a step that does not fuse the activation launches a second kernel."""
     name, work = work_of(data, activation)
     columns = data[0].shape[1]
     x, gamma, beta = (bench.cuda.to_device(array) for array in data)
@@ -105,11 +105,11 @@ def ours(bench, data, activation, methods, expected):
 
 
 def in_torch_memory(bench, torch, names, arguments, expected, work):
-    """A kernel as PyTorch's own are called: a new result each time, from PyTorch's memory.
+    """Time a kernel as PyTorch calls its own: each result is new, from PyTorch's memory.
 
-    Where arrays lie decides some percent of a kernel that the memory bounds: the same one takes
-    128.4, 131.8 or 138.5 us on an H200 as its result is PyTorch's, one of two of numba.cuda's
-    alternately, or always the same. Beside PyTorch's kernels it must write where they write.
+    The addresses of its arrays change the time of a memory-bound kernel by some percent. On an
+    H200 the same kernel takes 128.4 us if its result is PyTorch's. It takes 131.8 if that
+    alternates between two arrays of numba.cuda, 138.5 if it is always the same one.
     """
     name, method = names
     *_, like = arguments
@@ -138,7 +138,7 @@ def beside(bench, data, activation, expected):
             y = torch.nn.functional.layer_norm(x, x.shape[-1:], gamma, beta, EPS)
             return torch.nn.functional.gelu(y) if gelu else y
 
-        torch.compiler.reset()  # it counts recompilations, and gives up after a few row lengths
+        torch.compiler.reset()  # else it gives up compiling after a few row lengths
         launch_costs.torch_and_compiled(bench, name, eager, tensors, expected=expected, **work)
         if peers.triton_programs(bench):
             from course_recording.peers import triton

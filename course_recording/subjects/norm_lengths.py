@@ -1,7 +1,7 @@
 """LayerNorm fused with GELU for rows of 64 to 65,536 numbers, beside its peers.
 
-Arrays are as large for every length. Lengths lie where a kernel's shape ends, in between, and at
-odd numbers, whose rows cannot be read four numbers at a time.
+Arrays have the same size for every length. Some lengths are the last that a kernel's config takes,
+others lie between these. Odd lengths give unaligned rows, which cannot be loaded by fours.
 """
 
 from course_recording.subjects.norm import compare, inputs

@@ -1,11 +1,11 @@
 """Ten thousand images: each stage of the pipeline alone, then the command beside a plain script.
 
 The images are made from a seed: shapes, shades and textures, as PNG files of 256x256. A stage alone
-works on what lies in memory, for a second or two, on one thread, on its share of the cores, and on
-one for each core. The whole is a program, its start and its end included: ``python -m course
-reconstruct``, with the SVDs on the CPU and, where there is one, on the GPU, and the script of 25
-lines that a user would write (course_recording/peers/plain_script.py). Rates are in images a
-second. Apart from the kernels, the machine's CPU decides: the header says how many cores there are.
+works for a second or two on images in memory: with one thread, with as many as its share of the
+cores, and with one for each core. The whole is timed as a program, start and end included. It is
+``python -m course reconstruct``, with SVDs on the CPU and on the GPU, if there is one. Its peer is
+the script of 25 lines that a user would write (course_recording/peers/plain_script.py). Rates are
+images a second. Besides the kernels they depend on the CPU; the header has the number of cores.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from course_lessons.lesson09.stage_rates import rate_of, share_of, works_of
 IMAGES = 10_000
 SIDE = 256
 RANK = 50
-SECONDS = 1.5  # of each stage alone
+SECONDS = 1.5  # for which each stage alone is timed
 SAMPLE = 256  # images in memory for the stages alone
 SEED = 2025
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +47,7 @@ def run(bench) -> None:
 
 
 def measure(bench, place: Path, count: int, seconds: float) -> None:
-    """The same for other numbers of images and seconds, in a folder."""
+    """Measure with `count` images and this time for each stage, in the folder `place`."""
     folder = place / "images"
     folder.mkdir()
     start = time.perf_counter()
@@ -106,7 +106,7 @@ def stages_alone(
 
 
 def gpu_alone(bench, files: list[Path], seconds: float) -> None:
-    """What a GPU does with stacks, from memory to memory: factorise, rebuild, judge."""
+    """Keep the GPU's rate for stacks in memory: factorise, rebuild, judge."""
     batch = capacity.batch_for(SIDE, SIDE, [RANK])
     originals = np.stack([stages.decode(file, (SIDE, SIDE), "stretch") for file in files])
     lines = np.empty((1, batch, SIDE, 1 + SIDE), np.uint8)
@@ -126,14 +126,14 @@ def several(count: int, one: str = "thread", more: str = "threads") -> str:
 
 
 def keep(bench, variant: str, images: int, rate: float) -> None:
-    """A rate as a row."""
+    """Keep a rate as a row."""
     bench.say(f"  {variant}: {rate:,.0f} images/s")
     shape = f"{SIDE}x{SIDE}x{RANK}"
     bench.figure("pipeline", variant, shape, "float32", "rate", "images/s", rate, images)
 
 
 def whole(bench, folder: Path, place: Path, count: int, alone: dict[str, float]) -> None:
-    """The whole, by the course and by the plain script, beside the slowest stage."""
+    """Time the course's program and the plain script; compare with the slowest stage."""
     shape, processes = f"{SIDE}x{SIDE}x{RANK}", several(cores(), "process", "processes")
     words = [SCRIPT, folder, place / "plain", cores(), RANK]
     script = count / seconds_of(words)[0]

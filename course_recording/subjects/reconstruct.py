@@ -1,9 +1,9 @@
 """Rebuilding images from their SVD: every step of the ladder beside CuPy and PyTorch.
 
-The peers' work is the whole expression ``(u[:, :k] * s[:k]) @ vt[:k]`` on the device, the product
-in float32 without TF32. "cuBLAS alone" is the product without the scaling by s, which is done
-before. "yours" is lesson 06's last rung as its solution has it. "as called" is the public function
-with arrays of CuPy, by "auto".
+The peers compute the whole expression ``(u[:, :k] * s[:k]) @ vt[:k]`` on the device, the product
+in float32 without TF32. "cuBLAS alone" is the product of factors that were scaled by s before.
+"yours" is lesson 06's last rung, as in its solution. "as called" is the public function with
+arrays of CuPy, which chooses the step ("auto").
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """Sum, maximum and the softmax of rows, both ways: ladders beside CuPy, PyTorch and Triton.
 
-The numbers to be summed are whole and small, so that every order of adding gives the same sum and a
-result must be exact; how far each step is off with fractions is kept apart. At the small sizes
-launches decide: there every program has the rows of `course_recording.launch_costs`, too.
+The summed numbers are small integers, so that every order of adding gives the same sum, and a
+result must be exact. The error of each step with fractions has its own rows. At the small sizes
+launches take most of the time: there the rows of `course_recording.launch_costs` are kept, too.
 """
 
 from functools import partial
@@ -12,11 +12,11 @@ import numpy as np
 from course.kernels import reduce, softmax
 from course_recording import launch_costs, peers
 
-SMALL, ORIGINAL = 1 << 20, (4096, 1024)  # where launches are taken apart
+SMALL, ORIGINAL = 1 << 20, (4096, 1024)  # where launch costs are measured
 SIZES = (SMALL, 1 << 26)
-#: Rows and columns; the last one's rows begin anywhere, so that none is read four at a time.
+#: Rows and columns; the last shape's rows are unaligned, so that they are not loaded by fours.
 SHAPES = (ORIGINAL, (16384, 4096), (65536, 768), (16384, 4095))
-#: Largest relative Frobenius error of a softmax: float16's results are rounded to 11 bits.
+#: Largest relative Frobenius error of a softmax: results in float16 are rounded to 11 bits.
 LIMITS = {"float32": 1e-6, "float16": 6e-4}
 SPREAD = np.float32(8)
 CHARTS = True  # beside the file
@@ -34,7 +34,7 @@ def run(bench):
 
 
 def one_reduction(bench, size, kind):
-    """All steps and peers on whole numbers from -4 to 4, the maximum but once 5."""
+    """All steps and peers on integers from -4 to 4, with one 5 as the maximum."""
     x = np.rint(bench.random(size) * SPREAD)
     x[size // 3] = 5
     there, out = bench.cuda.to_device(x), bench.cuda.device_array(1, np.float32)
@@ -59,7 +59,7 @@ def one_reduction(bench, size, kind):
 
 
 def fractions(bench, size):
-    """How far a float32 sum of positive fractions is off, relative to the sum in float64."""
+    """Keep the error of float32 sums of positive fractions, relative to the sum in float64."""
     x = bench.random(size) + np.float32(0.5)
     exact = x.sum(dtype=np.float64)
     there = bench.cuda.to_device(x)
@@ -73,7 +73,7 @@ def one_softmax(bench, rows, columns, stored):
     x = (bench.random(rows, columns) * SPREAD).astype(stored)
     cupy, torch = bench.peer("cupy"), bench.peer("torch")
     library = cupy or np
-    powers = library.exp(library.asarray(x).astype(np.float64))  # of at most 4
+    powers = library.exp(library.asarray(x).astype(np.float64))  # |x| <= 4: no overflow
     expected = powers / powers.sum(axis=1, keepdims=True)
     work = {
         "expected": expected, "shape": f"{rows}x{columns}", "dtype": stored,
@@ -104,9 +104,9 @@ def one_softmax(bench, rows, columns, stored):
 
 
 def softmax_gradient(bench, library, result, work):
-    """Backward, from a result in float64: the steps, PyTorch, and its formula compiled."""
+    """Backward, from a result in float64: the steps, PyTorch's, and the formula compiled."""
     y = result.astype(work["dtype"])
-    y = y.get() if hasattr(y, "get") else y  # CuPy's
+    y = y.get() if hasattr(y, "get") else y  # CuPy's array to NumPy's
     dy = bench.random(*y.shape, dtype=y.dtype)
     wide = [library.asarray(array).astype(np.float64) for array in (dy, y)]
     expected = wide[1] * (wide[0] - (wide[0] * wide[1]).sum(axis=1, keepdims=True))

@@ -1,7 +1,7 @@
-"""Roofs: what the GPU can do at most, by programs that do nothing else.
+"""Roofs: the GPU's highest rates, each by a program that does nothing else.
 
-Copying and reading device memory, reading from L2, multiply-adds in registers, products of
-matrices on tensor cores, and cuBLAS's product in float32, which stays below its roof.
+They are: copying and reading device memory, reading from L2, multiply-adds in registers, matrix
+products on tensor cores; also cuBLAS's product in float32, which stays below its roof.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ def run(bench):
     bench.check(copy[100, 512], (target, source), values, out=target, limit=0)
     for name, timing in roof_timings():
         if timing.operations:
-            size = timing.name.partition(", ")[2]  # of a product
+            size = timing.name.partition(", ")[2]  # the side of a product's matrices
             shape = "x".join([size] * 3) if size else ""
             bench.row("roof", name, shape, DTYPES.get(name, name), timing)
         else:

@@ -1,14 +1,14 @@
 """The spectral autoencoder: one kernel, ten, and PyTorch; alone and in a CUDA graph, by batch size.
 
-Every program is checked against float64 and timed when its work is done, events around launches
-that queue behind a busy kernel; what the host spends on a launch is a row of its own. Each also
-runs inside a CUDA graph of one forward pass, PyTorch's too: then the GPU's work is compared. Data
-stays in L2 where it fits, for all. PyTorch's basis has rows of length 1 from the start.
+Every program is checked against float64 and timed between events, with launches queued behind a
+busy kernel; the host's time for a launch has a row of its own. Each program, PyTorch's too, also
+runs in a CUDA graph of one forward pass, so that the GPU's work alone is compared. Data stays in L2
+where it fits, for all. PyTorch's basis has rows of length 1 from the start.
 
-At some batch sizes the fused kernel in every shape, to choose from; and what a plain launch costs
-the host, by the number of its arguments: packed weights make 4 of 14. Folded programs, PyTorch's
-too, have the decoder multiplied into the basis beforehand: the same function with a third less
-work.
+At some batch sizes the fused kernel is timed in every shape, to choose from. The host's cost of a
+plain launch is timed by the number of arguments: with packed weights it has 4 instead of 14.
+Folded programs, PyTorch's too, have the decoder multiplied into the basis beforehand: the same
+function with a third less work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BATCHES = (32, 64, 128, 256, 512, 4096, 65536)
 SHAPE_BATCHES = (32, 512, 4096, 65536)  # each has 16 shapes to check and to time
 LIMIT = 1e-5  # relative Frobenius error
 MODES = ("default", "max-autotune-no-cudagraphs")  # of torch.compile
-ARGUMENTS = (4, 14)  # packed, and one for each array
+ARGUMENTS = (4, 14)  # with packed weights, and with an argument for each array
 
 
 def run(bench):
@@ -49,13 +49,13 @@ def run(bench):
 
 
 def done(batch, folded=False):
-    """Operations that a program makes, and that the work needs as the network is drawn."""
+    """Operations that a program does, and those that the unfolded network needs."""
     needed = 2 * multiplications(batch)
     return {"operations": {"float32": 2 * multiplications(batch, folded)}, "needed": needed}
 
 
 def own(bench, model, x, scores, work):
-    """The course's programs; their errors are checked, too."""
+    """The course's programs; their second output, the errors, is checked, too."""
     cuda, batch = bench.cuda, len(x)
     there, y = cuda.to_device(x), cuda.device_array(x.shape, np.float32)
     errors = cuda.device_array(batch, np.float32)
@@ -101,7 +101,7 @@ def shapes(bench, model, x, work):
 
 # --- PyTorch -------------------------------------------------------------------------------------
 def torch_model(torch, weights, folded=False):
-    """The same function of PyTorch's own layers: x -> (rebuilt, errors)."""
+    """The same network of PyTorch's own layers: x -> (rebuilt, errors)."""
     w = {name: torch.from_numpy(array).cuda() for name, array in weights.as_dict().items()}
     layers = torch.nn.functional
     decoder = (w["basis"].view(-1, 5, 64) @ w["decode_weight"].T).reshape(-1, POINTS)
@@ -149,12 +149,12 @@ def peers(bench, torch, weights, x, work):
             bench.variant("spectral", name, plain, (there,), registers=False, **work)
             bench.variant("spectral", f"{name}, graph", replay, (), out=y, registers=False,
                           **work)  # fmt: skip
-    torch._dynamo.reset()  # the next batch size compiles anew, and not for any size
+    torch._dynamo.reset()  # else the next batch size compiles for dynamic sizes
 
 
 # --- the host's side -----------------------------------------------------------------------------
 def launches(bench):
-    """An empty kernel with as many arrays as the packed and the separate weights make."""
+    """Time launches of an empty kernel with as many arrays as packed and separate weights need."""
     cuda = bench.cuda
 
     @cuda.jit

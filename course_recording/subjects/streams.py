@@ -1,5 +1,4 @@
-"""A stack of images, host to host: the ways of `course_lessons.lesson08.batches`, the link's rates,
-timelines."""
+"""A stack of images, host to host: the ways of lesson 08's `batches`, PCIe's rates, timelines."""
 
 from __future__ import annotations
 
@@ -20,14 +19,14 @@ from course_recording.frame import FLOAT32_LIMIT, judged
 IMAGES, SIZE, RANK = 32, 2048, 128
 SMALL = (50, 256, 50)  # images, rows and columns, k
 SHOWN = 12  # images on a timeline
-FEW = 4  # images on the original's
+FEW = 4  # images on the original program's timeline
 CHECKED = 3  # images that are compared with float64; all others must be finite
 MIB = 1024**2
-LARGE = 256 * MIB  # bytes of a copy that shows the link's rate
-PACKERS = 4  # threads
+LARGE = 256 * MIB  # bytes of a copy whose rate is PCIe's
+PACKERS = 4  # threads that pack
 FAST = ("pinned", "2 streams", "3 streams", "4 streams", "n streams", "queues", "batched", "chunks",
         "graph")  # fmt: skip
-#: Timelines: name -> way, images, whole factors.
+#: Timelines: name -> way, images, whether whole factors are copied.
 TIMELINES = {
     "original": ("original", FEW, True),
     "original's streams": ("original's streams", SHOWN, True),
@@ -70,7 +69,7 @@ class Streams:
     # ------------------------------------------------------------------ inputs
     @functools.cached_property
     def factors(self):
-        """Whole factors of 2048² images in pageable memory: 1 GiB of random numbers."""
+        """Whole factors of the images in pageable memory: 1 GiB of random numbers."""
         return self.random(IMAGES, SIZE, SIZE)
 
     def random(self, images, size, rank):
@@ -80,7 +79,7 @@ class Streams:
         return random(images, size, rank), s, random(images, rank, size)
 
     def expected(self, factors, k):
-        """Some images in float64, the first and the last among them."""
+        """`CHECKED` of the images in float64, the first and the last among them."""
         u, s, vt = factors
         chosen = np.linspace(0, len(u) - 1, CHECKED).astype(int)
         wide = np.float64
@@ -114,7 +113,7 @@ class Streams:
         return timing
 
     def clocked(self, queue, wait):
-        """Milliseconds until the host has queued everything, and until it is done."""
+        """Milliseconds until the host has queued all work, and until that is done."""
         self.cuda.synchronize()
         start = time.perf_counter()
         queue()
@@ -123,14 +122,14 @@ class Streams:
         return (queued - start) * 1e3, (time.perf_counter() - start) * 1e3
 
     def checked(self, queue, batch, expected):
-        """Run into poisoned outputs, look at each image as soon as it is said to be there.
+        """Run into poisoned outputs; check each image as soon as the batch says that it is there.
 
         Returns
         -------
         error : float
             The largest relative Frobenius error.
         """
-        batch.poison(factors=queue != batch.queue)  # what packs them must do it before they travel
+        batch.poison(factors=queue != batch.queue)  # a queue that packs must do so before the copy
         queue()
         worst, numbers = 0.0, []
         for number, image in batch.finished():
@@ -160,7 +159,7 @@ class Streams:
 
     # ------------------------------------------------------------------ parts
     def link(self):
-        """Rates of large copies from and to pinned memory, alone and both at once; pinning."""
+        """Rates of large copies from and to pinned memory, alone and together; cost of pinning."""
         bench, cuda = self.bench, self.cuda
         start = time.perf_counter()
         hosts = [self.pool.take(LARGE, np.uint8) for _ in range(2)]
@@ -188,7 +187,7 @@ class Streams:
         self.pool.give(*hosts)
 
     def truncated(self):
-        """What is needed goes in, images come out; every way, in one run."""
+        """Copy in only k columns and rows, copy out the images; every way, in one run."""
         expected = self.expected(self.factors, RANK)
         case = "k columns and rows"
         for way in WAYS:
@@ -197,14 +196,14 @@ class Streams:
                      variant="original, its own kernel")  # fmt: skip
 
     def whole(self):
-        """Whole factors go in: for k = 128, where it is a waste, and where all of them count."""
+        """Copy in whole factors: for k = 128, where that is a waste, and for the full rank."""
         for k, ways in ((RANK, FAST), (SIZE, ("pinned", "3 streams", "queues", "chunks", "graph"))):
             expected = self.expected(self.factors, k)
             for way in ways:
                 self.attempt("whole factors", way, self.factors, k, expected, whole=True)
 
     def packing(self):
-        """Factors that lie whole in pageable memory: packed before, or while the GPU works."""
+        """Whole factors in pageable memory, packed before the GPU starts or while it works."""
         case, factors = "packed on the host", self.factors
         expected = self.expected(factors, RANK)
         with Batch("3 streams", IMAGES, SIZE, SIZE, RANK, pool=self.pool) as batch:
@@ -234,7 +233,7 @@ class Streams:
             self.bench.row(case, "packing alone", shape, "float32", timing)
 
     def copied_on(self):
-        """Images that must leave pinned memory: copied by one thread to NumPy's own."""
+        """Images that must leave pinned memory: one thread copies them to NumPy's memory."""
         with self.pool.lend((IMAGES, SIZE, SIZE)) as images:
             images[...] = 1
             used = np.ones_like(images)
@@ -248,7 +247,7 @@ class Streams:
                 self.bench.row("images copied on", name, shape, "float32", timing)
 
     def columns(self):
-        """Ways to get k columns of a pinned whole matrix to the GPU."""
+        """Ways to copy k columns of a whole matrix in pinned memory to the GPU."""
         bench, cuda = self.bench, self.cuda
         stream = cuda.stream()
         with self.pool.lend((SIZE, SIZE)) as matrix, self.pool.lend((SIZE, RANK)) as packed:
@@ -290,7 +289,7 @@ class Streams:
                 bench.row("k columns in", name, f"{SIZE}x{RANK}", "float32", timing)
 
     def calls(self):
-        """What the host needs for each call of an image: copies, a launch, an event."""
+        """The host's time for each call that an image needs: copies, a launch, events."""
         bench, cuda = self.bench, self.cuda
         stream, event = cuda.stream(), cuda.event(timing=False)
         size = 1 << 10
@@ -325,7 +324,7 @@ class Streams:
             self.attempt("small images", way, factors, k, expected)
 
     def timelines(self):
-        """Spans of some ways, of the run of median length among five."""
+        """Write timelines of some ways: of five runs the one of median length."""
         bench = self.bench
         for name, (way, images, whole) in TIMELINES.items():
             images = min(images, IMAGES)
@@ -354,7 +353,7 @@ class Streams:
 
 
 def between(cuda, streams, copies, times=1):
-    """Milliseconds of a copy in each stream, all streams at it at once; by events."""
+    """Milliseconds of a copy in each stream, all streams at the same time; by events."""
     cuda.synchronize()
     marks = [(cuda.event(), cuda.event()) for _ in streams]
     for stream, (start, _) in zip(streams, marks, strict=True):

@@ -1,12 +1,12 @@
 """The singular value decomposition of many matrices, whole and of rank 50, beside four libraries.
 
-A time is that of a call on data on the GPU, between two events, what the host does in between
-within: all of them wait for the GPU on the way. NumPy's is the host's. Solvers of this course have
-their memory before the clock starts, as the libraries have their workspaces and pools.
+A time is that between two events around a call, with the data on the GPU. The host's work is
+included, since all of these calls wait for the GPU in between. NumPy is timed by the host's clock.
+The course's solvers allocate before the clock starts; the libraries have workspaces and pools.
 
-Left out: where a peer's call would take longer than `LONGEST` seconds, judged by its call for the
-batch before; "plain" and "blocks" but for a batch of `STEPS_BATCH`; accuracy but for the first
-`JUDGED` matrices of a batch; large batches of large matrices (`MOST` numbers). A note says so.
+Left out: a peer's call that would take longer than `LONGEST` seconds, judged by its call for the
+batch before; the ladder's steps but for a batch of `STEPS_BATCH`; accuracy but for the first
+`JUDGED` matrices of a batch; large batches of large matrices (`MOST` elements). A note says so.
 """
 
 import time
@@ -22,16 +22,16 @@ from course.measure.timing import Timing, timing_of
 
 SIZES = (64, 128, 256, 512)
 BATCHES = (1, 8, 64, 256, 1024)
-MOST = 1 << 26  # numbers in a batch
+MOST = 1 << 26  # elements of a batch
 STEPS_BATCH = 64
-OURS = (256, 64)  # size and batch where all kinds of matrices are decomposed, and ranks of 50
+OURS = (256, 64)  # size and batch where all kinds of matrices, and rank 50, are timed
 KINDS = ("normal", "image", "deficient")
 RANK = 50
 JUDGED, LONGEST = 4, 2.5
 SAMPLES, SECONDS = 7, 0.5
-#: The largest residual, error of a singular value (of the largest), and error of orthogonality.
+#: Largest errors: residual; singular value, relative to the largest one; orthogonality.
 LIMITS = {"residual": 1e-6, "sigma": 5e-7, "orthogonality": 2e-6}
-WORST = 1.05  # of the error of the best approximation of a rank, on average over a batch
+WORST = 1.05  # times the error of the best approximation of this rank, in each matrix
 
 
 def run(bench):
@@ -54,7 +54,7 @@ def run(bench):
 
 
 def matrices(bench: Any, kind: str, batch: int, size: int) -> np.ndarray:
-    """A batch of square matrices: noise, parts of photographs, or of a rank a quarter of full."""
+    """A batch of square matrices: noise, parts of photographs, or of a quarter of full rank."""
     if kind == "normal":
         return bench.rng.standard_normal((batch, size, size), dtype=np.float32)
     if kind == "deficient":
@@ -82,7 +82,7 @@ def steps_of(batch: int, size: int) -> list[str]:
 
 
 def accuracy(a: np.ndarray, factors: tuple[Any, Any, Any]) -> dict[str, float]:
-    """How far u, s, vt of a batch are off, the worst of it, in float64: see `LIMITS`."""
+    """The largest errors of u, s, vt in a batch, computed in float64: see `LIMITS`."""
     a, u, s, vt = (np.asarray(x, np.float64) for x in (a, *factors))
     exact = np.linalg.svd(a, compute_uv=False)
     one = np.eye(s.shape[-1])
@@ -99,7 +99,7 @@ def accuracy(a: np.ndarray, factors: tuple[Any, Any, Any]) -> dict[str, float]:
 
 
 def above_best(a: np.ndarray, factors: tuple[Any, Any, Any]) -> float:
-    """The error of factors of a rank over that of the best of this rank, the worst of a batch."""
+    """A rank-k result's error over the best rank-k approximation's; the largest of a batch."""
     a, u, s, vt = (np.asarray(x, np.float64) for x in (a, *factors))
     exact = np.linalg.svd(a, compute_uv=False)[:, s.shape[1] :]
     error = np.linalg.norm(a - (u * s[:, None]) @ vt, axis=(1, 2))
@@ -110,7 +110,7 @@ def above_best(a: np.ndarray, factors: tuple[Any, Any, Any]) -> float:
 
 
 def timed(call: Callable[[], Any], clock: Callable[[Callable[[], Any]], float]) -> Timing:
-    """The median of a few calls after one that does not count; of one where calls are slow."""
+    """Time a few calls after a first one, which does not count; only one where calls are slow."""
     first = clock(call)
     samples = [clock(call)]
     while len(samples) < SAMPLES and sum(samples) < 1e3 * SECONDS:
@@ -119,12 +119,12 @@ def timed(call: Callable[[], Any], clock: Callable[[Callable[[], Any]], float]) 
 
 
 def device_clock(call: Callable[[], Any]) -> float:
-    """Between two events around a call [ms]."""
+    """The time between two events around a call [ms]."""
     return event_clock.clock().between_events(call)
 
 
 def host_clock(call: Callable[[], Any]) -> float:
-    """A call on the host [ms]."""
+    """The host's time of a call [ms]."""
     start = time.perf_counter()
     call()
     return (time.perf_counter() - start) * 1e3
@@ -134,7 +134,7 @@ def host_clock(call: Callable[[], Any]) -> float:
 
 
 def keep(bench: Any, key: tuple[str, str, str], timing: Timing, figures: dict[str, float]) -> None:
-    """Rows of a program: its time, and how far its results are off."""
+    """Keep a program's rows: its time and the errors of its result."""
     bench.row(*key, "float32", timing)
     for metric, value in figures.items():
         bench.figure(*key, "float32", metric, "relative", value)
@@ -148,7 +148,7 @@ def device_factors(bench: Any, a: np.ndarray, k: int) -> list[Any]:
 
 
 def whole(bench: Any, kind: str, a: np.ndarray, steps: list[str]) -> None:
-    """Steps of the ladder; a result that is not right has no time."""
+    """Check and time steps of the ladder; a wrong result gets no time."""
     shape, there = "x".join(map(str, a.shape)), bench.cuda.to_device(a)
     factors = device_factors(bench, a, min(a.shape[1:]))
     for name in steps:
@@ -168,7 +168,7 @@ def whole(bench: Any, kind: str, a: np.ndarray, steps: list[str]) -> None:
 
 
 def peers_of(bench: Any) -> dict[str, tuple[Callable, Callable, Callable]]:
-    """By name: what takes a batch to the library, the call, and what takes an array to the host."""
+    """By name: a copy of a batch to the library, the call, and a copy of a result to the host."""
     found: dict[str, tuple[Callable, Callable, Callable]] = {}
     if cupy := bench.peer("cupy"):
         found["cupy"] = (
@@ -193,7 +193,7 @@ def beside(
     bench: Any, kind: str, a: np.ndarray, peers: dict[str, tuple[Callable, Callable, Callable]],
     before: dict[str, tuple[int, float]],
 ) -> None:  # fmt: skip
-    """The libraries; `before`: the batch and time [ms] of each one's last call for this size."""
+    """Time the libraries; `before` has the batch and time [ms] of each one's last call."""
     shape = "x".join(map(str, a.shape))
     for name, (load, call, back) in peers.items():
         if name in before:
@@ -206,7 +206,7 @@ def beside(
             clock = host_clock if name == "numpy" else device_clock
             timing = timed(lambda c=call, x=there: c(x), clock)
             found = accuracy(a[:JUDGED], tuple(back(x)[:JUDGED] for x in call(there)))
-        except Exception as problem:  # a library that is broken in its own way
+        except Exception as problem:  # a library may fail in its own way
             bench.notes.append(f"{name} left out for {shape}: {problem}")
             continue
         before[name] = len(a), timing.median
@@ -214,7 +214,7 @@ def beside(
 
 
 def largest(bench: Any, kind: str, a: np.ndarray) -> None:
-    """The 50 largest singular values: a sketch, beside PyTorch's."""
+    """Time the 50 largest singular values, by a sketch, beside PyTorch's."""
     shape = "x".join(map(str, (*a.shape, RANK)))
     key, there = f"rank {RANK} {kind}", bench.cuda.to_device(a)
     factors = device_factors(bench, a, RANK)

@@ -1,19 +1,19 @@
 """A training step of a small MLP in PyTorch: its LayerNorm and GELU, or ours in one operator.
 
 784 numbers go through two hidden layers of 1,024 units, each with LayerNorm and GELU, to ten
-classes; a step is all of forward, loss, backward and SGD. Both networks begin with the same
-weights. They alternate, `ROUNDS` times, `STEPS` steps each, and the clock is the wall's, from the
-first step's call until the GPU has done the last: what a user waits for.
+classes; a step is forward, loss, backward and SGD together. Both networks begin with the same
+weights. In each of `ROUNDS` rounds each network makes `STEPS` steps. The host's clock runs from the
+first step's call until the GPU has done the last: a user waits so long.
 
 =============  =====================================================================================
-metric         what is said
+metric         what was measured
 =============  =====================================================================================
-``step``       the wall's clock for a step
+``step``       the host's clock for a step
 ``gap``        the largest difference of the two networks' losses in the first `COMPARED` steps
 =============  =====================================================================================
 
-Variants: eager; compiled, by ``torch.compile(fullgraph=True)``; graphs, the same with
-``mode="reduce-overhead"``, whose launches go into a CUDA graph.
+Variants: eager; compiled, by ``torch.compile(fullgraph=True)``; graphs, compiled with
+``mode="reduce-overhead"``, too, which captures the launches in a CUDA graph.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An epoch of a VAE's training in PyTorch, compiled with max-autotune, in a graph of whole steps.
 
-It is beside `course_recording.subjects.vae`, apart from it, since the search takes minutes.
+It is not part of `course_recording.subjects.vae`, since the search takes minutes.
 """
 
 from course_models.vae import data

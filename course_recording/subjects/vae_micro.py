@@ -1,19 +1,19 @@
 """A VAE's kernels one by one, each in every strategy, beside PyTorch and cuBLAS.
 
 Sizes are the model's own, batch 128 of 784 -> 400 -> 200, then up to 4096³ for products and 2²⁶
-elements for all else. The model's own are timed in CUDA graphs, data in L2, where a training step
-finds it: their metric is "time in a graph". The others, metric "time", find their data in device
-memory. PyTorch is timed in the same way each time. Beside the file lie a table with a roofline's
-columns, `course_recording.charts.roofline_table`, and the roofline itself.
+elements for all else. The model's own sizes are timed in CUDA graphs, with data in L2, as in a
+training step: their metric is "time in a graph". The other sizes, with the metric "time", find
+their data in device memory. PyTorch is timed in the same way as ours. Beside the file lie the
+roofline and a table of its figures, `course_recording.charts.roofline_table`.
 
-Bytes are those that must move, each once, and a random generator's state is among them: Philox has
-none, it is a function of seed, step and place, so a sample moves 16 bytes an element. A generator
-with a state for each thread, such as curand's default of 48 bytes, reads and writes it: 96 bytes
-more for the four elements that a thread draws here, 40 an element in all. It would take 2.5 times
-as long.
+Bytes are those that must move, each once, a random generator's state included. Philox has no state:
+it is a function of seed, step and index, so a sample moves 16 bytes an element. A generator with a
+state for each thread, such as curand's default of 48 bytes, loads and stores the state. That is
+96 bytes more for the four elements that a thread draws here, 40 bytes an element in all. It would
+take 2.5 times as long.
 
-Operations: a function such as exp or a square root counts as one, integers do not. A batch's gather
-counts as moving alone: its division by 255 is a change of unit.
+Operations: a function such as exp or a square root counts as one; integer operations do not count.
+A batch's gather counts as data movement alone: its division by 255 is a change of unit.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ PRODUCTS = tuple(
     for layout, rows, depth, columns in (
         ("nt", BATCH, into, out), ("nn", BATCH, out, into), ("tn", out, BATCH, into),
     )
-    if (layout, out) != ("nn", HIDDEN) or into != PIXELS  # nobody needs an image's gradient
+    if (layout, out) != ("nn", HIDDEN) or into != PIXELS  # the images' gradient is not needed
 )  # fmt: skip
 SQUARES = (512, 1024, 2048, 4096)
 LARGE = (2**22, 2**26)
-SUMMED = 2**24  # from so many on float32 sums at one address no longer grow
+SUMMED = 2**24  # terms beyond which a float32 sum at one address no longer grows
 TF32_LIMIT, SUM_LIMIT = 2e-3, 1e-5
-#: Of the strategies on tensor cores: how many products each makes of one.
+#: Strategies on tensor cores: how many TF32 products each computes for one product.
 TENSOR = {"tensor_cores": 3, "tensor_cores_tf32": 1}
-DEVICE = "cuda"  # PyTorch's
+DEVICE = "cuda"  # PyTorch's name
 CHARTS = "course_lessons.lesson16.pictures"
-#: Operations an element.
+#: Operations for each element.
 COST = {
     "add bias": 1, "bias gradient": 1, "leaky relu": 1, "leaky relu gradient": 1, "sigmoid": 4,
     "sigmoid gradient": 7, "sample": 10, "sample gradient": 5, "bce": 8, "kl": 7,
@@ -80,12 +80,12 @@ def run(bench):
 
 
 def library(bench: Any) -> Any:
-    """Where float64 results are computed: CuPy, else NumPy."""
+    """The library that computes float64 results: CuPy, else NumPy."""
     return bench.peer("cupy") or np
 
 
 def there(bench: Any, *arrays: np.ndarray) -> tuple:
-    """Host arrays on the device, of numba.cuda."""
+    """Copies of host arrays on the device, as numba.cuda's."""
     return tuple(map(bench.cuda.to_device, arrays))
 
 
@@ -146,7 +146,7 @@ def product(bench, layout, sizes, small):
 
 
 def matrices(bench, count):
-    """Of `count` elements, or of the model's sizes for 0."""
+    """Time kernels on matrices of `count` elements, or of the model's sizes if `count` is 0."""
     small = not count
     side = int(count**0.5)
     transposed(bench, *((PIXELS, HIDDEN) if small else (side, side)), small)
@@ -170,7 +170,7 @@ def transposed(bench, rows, columns, small):
 
 
 def biases(bench, rows, columns, small):
-    """A bias added to rows, and its gradient, their sum."""
+    """A bias added to each row, and its gradient, the sum of the rows."""
     x, bias = bench.random(rows, columns), bench.random(columns)
     shape, (x_there, bias_there) = f"{rows}x{columns}", there(bench, x, bias)
     module = library(bench)
@@ -218,7 +218,7 @@ def gathers(bench, rows, small):
 
 
 def elements(bench, count):
-    """LeakyReLU and sigmoid, both ways."""
+    """LeakyReLU and sigmoid, forward and backward."""
     small = not count
     size, shape = (BATCH * HIDDEN, f"{BATCH}x{HIDDEN}") if small else (count, f"{count}")
     x, grad = 8 * bench.random(size), bench.random(size)
@@ -258,14 +258,14 @@ def elements(bench, count):
 
 
 def samples(bench, count):
-    """z = mean + exp(log variance / 2) e, with e made in place; and its gradient."""
+    """z = mean + exp(log variance / 2) e, the noise e drawn in the kernel; and its gradient."""
     small = not count
     size, shape = (BATCH * LATENT, f"{BATCH}x{LATENT}") if small else (count, f"{count}")
     mean, log_variance, grad = (bench.random(size) for _ in range(3))
     on_gpu = there(bench, mean, log_variance, np.array([1, 2], np.int64))
     z, noise = empty(bench, size), empty(bench, size)
     for launch in rng.launches(*on_gpu, z, noise):
-        launch.on()  # its noise is held to NumPy's by tests; here z to its noise
+        launch.on()  # tests check the noise; this checks z, given the noise
     module = library(bench)
     e, m, v = (
         module.asarray(a).astype(np.float64) for a in (noise.copy_to_host(), mean, log_variance)
@@ -286,7 +286,7 @@ def samples(bench, count):
         def call(mean, log_variance):
             return mean + torch.exp(0.5 * log_variance) * torch.randn_like(mean)
 
-        # its noise is another in each call, so what can be checked is the spread around the mean
+        # the noise differs in each call, so the check is only that z is not far from the mean
         given |= {"expected": m, "limit": 10.0}
         theirs(bench, "sample", "torch", shape, call, its, **given)
         if compiled := peers.torch_compiled(bench, call, *its):
@@ -304,7 +304,7 @@ def sums(bench, count):
 
 
 def a_loss(bench, name, shape, first, second, small):
-    """One of them."""
+    """Time one loss and its gradient."""
     module = library(bench)
     x, y = (module.asarray(array).astype(np.float64) for array in (first, second))
     if name == "bce":
@@ -335,7 +335,7 @@ def a_loss(bench, name, shape, first, second, small):
 
 
 def stagnates(bench, name, shape, arrays, out, total):
-    """Keep the error of so many atomics at one address; their time would mean nothing."""
+    """Keep the error of adding up by atomics at one address; a time would mean nothing."""
     for launch in losses.LADDER.launches(*arrays, out, name=name, method="atomics"):
         launch.on()
     error = abs(float(out.copy_to_host()[0]) - total) / total
@@ -345,7 +345,7 @@ def stagnates(bench, name, shape, arrays, out, total):
 
 
 def of_torch(bench, torch, name, shape, its, given, gradient):
-    """A loss, eager and compiled, and BCE's gradient."""
+    """PyTorch's loss, eager and compiled, and BCE's gradient."""
 
     def bce(x, y):
         each = torch.nn.functional.binary_cross_entropy_with_logits
@@ -370,13 +370,13 @@ def of_torch(bench, torch, name, shape, its, given, gradient):
 
 
 def adams(bench, count):
-    """The first step of Adam, in place: one element a thread, wide; PyTorch's two."""
+    """The first step of Adam, in place: the ladder's steps, and PyTorch's fused and foreach."""
     small = not count
     size, shape = (PIXELS * HIDDEN, f"{PIXELS}x{HIDDEN}") if small else (count, f"{count}")
     parameters, gradient = bench.random(size), bench.random(size)
     module = library(bench)
     p, g = (module.asarray(array).astype(np.float64) for array in (parameters, gradient))
-    # of the first step the moments, corrected, are the gradient and its square
+    # after the first step the corrected moments are the gradient and its square
     given = {"expected": p - 1e-3 * g / (abs(g) + 1e-8), "small": small, "bytes": 28 * size,
              "operations": COST["adam"] * size, "in_place": True, "limit": 1e-7}  # fmt: skip
     corrected = adam.corrections(1, 1e-3)
@@ -399,6 +399,6 @@ def adams(bench, count):
         def step(*_, optimiser=optimiser):
             optimiser.step()
 
-        evicts_itself = 4 * grad.nbytes > 4 * bench.roofs.l2_bytes  # its moments, too
+        evicts_itself = 4 * grad.nbytes > 4 * bench.roofs.l2_bytes  # weight, gradient, two moments
         moved = (weight.detach(), grad) if evicts_itself and not small else ()
         theirs(bench, "adam", f"torch {way}", shape, step, moved, out=weight.detach(), **given)

@@ -1,27 +1,26 @@
 """A vision transformer, ViT-Base in float16: components, a block and the whole, beside PyTorch.
 
-All have the same weights, and are called by public functions with PyTorch's arrays, in CUDA graphs
-of PyTorch whose replays are interleaved, as `course_recording.interleaved` says. "eager",
-"compiled" and "max-autotune" are PyTorch's; ratios over 1 say how much faster than the named peer
-ours is. Errors are relative, against PyTorch's model in float64 with the weights that float16
-holds.
+All programs have the same weights and are called by public functions with PyTorch's arrays, in
+CUDA graphs whose replays are interleaved, as `course_recording.interleaved` says. "eager",
+"compiled" and "max-autotune" are PyTorch's. In the ratios "peer / ours" ours is faster above 1.
+Errors are relative to PyTorch's model in float64, whose weights are rounded to float16.
 
 =============  =====================================================================================
 kernel         what is measured
 =============  =====================================================================================
-``whole``      images to scores, by batches; ``flags``: the same with flags that are no default;
+``whole``      images to scores, by batch size; ``flags``: the same with other flags than default;
                the part ``tuned``: beside PyTorch's max-autotune, which searches for minutes
 ``block``      tokens to tokens, one block
-others         one component; of PyTorch, what it needs for the same; of ours, less fused steps
-``patches``    the five ways of `course_models.patches`, by the host's clock, and what they count
-``image``      whole, 8 images of other sizes
-``streams``    whole, from pinned memory and back, a part of the images after the other on so many
-               streams, by the host's clock; with a timeline of each beside the file
-``pillow``     JPEG files of 500 x 375 pixels to what a model takes, by the host's clock, a thread
+others         one component: PyTorch's calls for the same work, and our less fused steps
+``patches``    the five ways of `course_models.patches`, by the host's clock, and their counts
+``image``      the whole for 8 images of other sizes
+``streams``    the whole from pinned memory and back, in parts of the images on so many streams, by
+               the host's clock; with a timeline of each beside the file
+``pillow``     JPEG files of 500 x 375 pixels to a model's input, by the host's clock, one thread
 =============  =====================================================================================
 
-The metric ``first`` of ``whole`` is the first call of a process, by the host's clock, the model and
-images on the GPU: kernels compiled anew, or those that a process before has kept.
+The metric ``first`` of ``whole`` is a process's first call, by the host's clock. Model and images
+are on the GPU; kernels are compiled anew, or were kept by an earlier process.
 """
 
 from __future__ import annotations
@@ -53,15 +52,15 @@ from course_recording.vit_first import first_calls
 from course_recording.vit_streams import clocked, on_streams
 
 CHARTS = "course_recording.charts.vit"  # beside the file
-BATCHES, BETWEEN = (64, 8, 1), (32, 16, 4, 2)  # compiled by PyTorch, too; eager alone
+BATCHES, BETWEEN = (64, 8, 1), (32, 16, 4, 2)  # beside compiled and eager PyTorch; beside eager
 SIZES = (64, 128, 224, 384)  # pixels of a side
 STREAMS = (1, 2, 4, 8)
 SHAPE = ViTShape()
 LIMIT = 5e-3
-#: What one flag is worth: the whole with another.
+#: To see what each flag gains: the whole network with one flag changed.
 OTHERS = ({"norm": "auto"}, {"last": "class"}, {"mlp": "unfused"}, {"residual": "apart"},
           {"patches": "kept"}, {"buffers": "apart"}, {"buffers": "asynchronous"})  # fmt: skip
-#: PyTorch's ways that are compiled, and the mode; graphs are the bench's own.
+#: Modes of torch.compile; the bench makes the CUDA graphs itself.
 COMPILED = {"compiled": "default", "max-autotune": "max-autotune-no-cudagraphs"}
 SETS, WORK = 4, 2e12  # copies of arrays; operations of a graph of one component
 
@@ -87,7 +86,7 @@ def run(bench):
 
 
 class Three(NamedTuple):
-    """A vision transformer of ours, PyTorch's, and that in float64; their shape and weights."""
+    """Our vision transformer, PyTorch's, PyTorch's in float64; their shape and weights."""
 
     ours: ViT
     eager: Any
@@ -102,14 +101,14 @@ class Three(NamedTuple):
 
 
 def resized(shape: ViTShape, weights: Weights) -> Weights:
-    """The weights for another size of images: all but the positions are the same."""
+    """The weights for another size of images: only the position embeddings are new."""
     rng = np.random.default_rng(0)
     positions = 0.02 * rng.standard_normal(shape.parameters["pos_embed"], np.float32)
     return weights | {"pos_embed": positions}
 
 
 def measured(bench: Any, torch: Any, three: Three, what: str, number: str = "0") -> None:
-    """One part."""
+    """Measure one part."""
     if what == "image":
         shape = replace(SHAPE, image=int(number))
         other = Three.of(torch, shape, resized(shape, three.weights))
@@ -132,7 +131,7 @@ def measured(bench: Any, torch: Any, three: Three, what: str, number: str = "0")
         {"block": block, "components": components}[what](bench, torch, three, int(number))
 
 
-Programs = dict[str, tuple[Callable[[int], Any], Any]]  # name -> call, what is right
+Programs = dict[str, tuple[Callable[[int], Any], Any]]  # name -> call, right result
 
 
 def timed(
@@ -164,7 +163,7 @@ def whole(
     kernel: str = "whole",
     compiled: str = "compiled",
 ) -> None:
-    """Images to scores; and the memory that each takes at its peak besides weights and images."""
+    """Time images to scores; keep each program's peak memory besides weights and images."""
     vit, model, exact, shape, _ = three
     images = some(torch, batch, shape.channels, shape.image, shape.image)
     right = exact(images[0].double())
@@ -188,7 +187,7 @@ def whole(
 
 
 def flags(bench: Any, torch: Any, three: Three, batch: int = 64) -> None:
-    """The whole, with other flags."""
+    """Time the whole network with one flag changed at a time."""
     images = some(torch, batch, SHAPE.channels, SHAPE.image, SHAPE.image)
     exact = three.exact(images[0].double())
     programs: Programs = {}
@@ -251,7 +250,7 @@ def components(bench: Any, torch: Any, three: Three, batch: int) -> None:
         return ours, theirs
 
     def apart_from(layer: str, given: list, gelu: bool) -> Callable[[int], Any]:
-        """The same with what follows the product in a kernel of its own."""
+        """The layer with its epilogue in a kernel of its own."""
 
         def launches(x: Any, w: Any, b: Any, r: Any, out: Any) -> list:
             first, last = (None, (b, None, out, "gelu")) if gelu else (b, (None, r, out, ""))
@@ -311,7 +310,7 @@ def components(bench: Any, torch: Any, three: Three, batch: int) -> None:
 
 
 def patches(bench: Any, weights: Weights, batch: int = 8) -> None:
-    """The five ways from images on the host to tokens on the host; and what each counts."""
+    """Time the five ways from images on the host to tokens on the host; keep their counts."""
     images = np.random.default_rng(0).standard_normal(
         (batch, SHAPE.channels, SHAPE.image, SHAPE.image)
     )
@@ -338,7 +337,7 @@ def patches(bench: Any, weights: Weights, batch: int = 8) -> None:
 
 
 def pillow(bench: Any, count: int = 16) -> None:
-    """Images from files, to be compared with the time that the network takes for them."""
+    """Time reading images from files, to compare with the network's time for them."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder, f"{n}.jpg") for n in range(count)]
         for n, path in enumerate(paths):

@@ -1,1 +1,1 @@
-"""Kernels whose counters a GPU read, with their launches and arguments."""
+"""Kernels whose counters were read on a GPU, with their launches and arguments."""

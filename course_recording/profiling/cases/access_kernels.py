@@ -1,7 +1,7 @@
 """The kernels whose traffic is read from a GPU's counters and counted by the simulator.
 
-Each does one thing to memory, and its loads and stores cannot be merged or left out: indices and
-strides are arguments, results are written. `counter_lesson_kernels` has those of the lessons.
+Each has one kind of memory access. The compiler cannot merge or remove its loads and stores: indices
+and strides are arguments, and results are stored. `lesson_kernels` has the lessons' kernels.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SMALL_TILE = 16
 # ---------------------------------------------------------------------- global memory
 @cuda.jit
 def take_numbers(counter, out):
-    """Atomics whose old value is used."""
+    """Store the old values of atomics."""
     i = cuda.grid(1)
     if i < out.size:
         out[i] = cuda.atomic.add(counter, i % counter.size, 1)
@@ -73,7 +73,7 @@ def scatter(out, x, index):
 
 @cuda.jit
 def early_return(out, image):
-    """Threads outside leave first."""
+    """Threads outside the image return first."""
     column, row = cuda.grid(2)
     if column >= out.shape[1] or row >= out.shape[0]:
         return
@@ -82,7 +82,7 @@ def early_return(out, image):
 
 @cuda.jit
 def either(out, x, y):
-    """Even threads read one array, odd ones another."""
+    """Even threads read one array, odd threads the other."""
     i = cuda.grid(1)
     if i < out.size:
         if i % 2 == 0:
@@ -120,7 +120,7 @@ def transpose_naive(out, image):
 
 @cuda.jit
 def in_registers(out, x):
-    """A local array whose indices are constants: it lives in registers."""
+    """A local array with constant indices: it lies in registers."""
     i = cuda.grid(1)
     part = cuda.local.array(2, float32)
     if i < out.size:
@@ -131,7 +131,7 @@ def in_registers(out, x):
 
 @cuda.jit
 def in_local_memory(out, x, index):
-    """A local array whose indices are not known to the compiler: it lies in memory."""
+    """A local array with indices that the compiler does not know: it lies in local memory."""
     i = cuda.grid(1)
     part = cuda.local.array(64, float32)
     if i < out.size:
@@ -146,7 +146,7 @@ def in_local_memory(out, x, index):
 
 # ---------------------------------------------------------------------- shared memory
 def transpose_through_tile(padding: int):
-    """The transpose of 32x32 tiles by 32x8 threads, rows of the tile padded or not."""
+    """The transpose through tiles of 32x32, by 32x8 threads; the tile's rows padded or not."""
     width = TILE + padding
 
     @cuda.jit
@@ -168,7 +168,7 @@ def transpose_through_tile(padding: int):
 
 
 def reconstruct_through_tiles(rows_on_x: bool):
-    """The reconstruction with 16x16 tiles of both factors; x walks rows (bad) or columns."""
+    """The reconstruction with 16x16 tiles; threadIdx.x is the row (uncoalesced) or the column."""
 
     @cuda.jit
     def reconstruct_tiled(u, s, vt, k, out):
@@ -265,7 +265,7 @@ def shared_scatter(kind: types.Type):
 def shared_wide():
     """Store and load 16 bytes at once where an index array says. Needs a GPU.
 
-    Numba has no elements of 16 bytes that it loads at once, hence the two intrinsics.
+    Numba has no type of 16 bytes that it loads at once, hence the two intrinsics.
     """
     from llvmlite import ir
     from numba.cuda.extending import intrinsic

@@ -1,7 +1,7 @@
-"""The cases: a kernel, its launch and its arguments, the same on a GPU and on the simulator.
+"""The cases: a kernel, its launch and its arguments, the same on a GPU and in the simulator.
 
-`CASES` is made without a GPU. Argument values come from integer arithmetic, so that they are the
-same everywhere and always.
+Making `CASES` needs no GPU. Arguments are computed by integer arithmetic, so that they are the same
+on every machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from course.kernels.steps import ceil_div
 from course_recording.profiling.cases import access_kernels as kernels
 from course_recording.profiling.cases import lesson_kernels as lessons
 
-#: Counter of the data file -> the counter of Nsight Compute that it is.
+#: Counter of the data file -> Nsight Compute's counter.
 COUNTERS = {
     "global_load_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
     "global_load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
@@ -37,7 +37,7 @@ COUNTERS = {
     "shared_store_conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
 }
 
-#: Steps of the reconstruction.
+#: Steps of the reconstruction whose counters are read.
 LADDER = ("original", "float32", "naive", "tiled")
 
 
@@ -52,9 +52,9 @@ class Case:
     kernel : kernel
         Of ``course.cuda``; None for a kernel that only a GPU can run.
     arguments : callable
-        Given ``to_device``, returns the arguments of the launch.
+        Takes ``to_device``, returns the arguments of the launch.
     lanes : ndarray of int, optional
-        Of a wide shared access: the element of 16 bytes of each thread, below 0 for none.
+        For a wide shared access: the index of each thread's element of 16 bytes, below 0 for none.
     """
 
     name: str
@@ -87,7 +87,7 @@ def scattered(count: int, size: int, seed: int) -> np.ndarray:
 
 
 def filled(*values: Any) -> Callable[[Callable], tuple]:
-    """Arguments: arrays go to the device, numbers stay."""
+    """Make a case's arguments: arrays are copied to the device, numbers stay."""
     return lambda to_device: tuple(
         to_device(value) if isinstance(value, np.ndarray) else value for value in values
     )
@@ -246,7 +246,7 @@ def global_cases() -> list[Case]:
 
 
 def view_cases() -> list[Case]:
-    """Parts of device arrays: shifted, with steps, backwards."""
+    """Views of device arrays: shifted, strided, reversed."""
 
     def parts(out_part, part, kind="f4"):
         def arguments(to_device):
@@ -280,9 +280,9 @@ ELEMENTS = {"u1": types.uint8, "i2": types.int16, "f4": types.float32, "f8": typ
 
 
 def patterns(size: int) -> dict[str, np.ndarray]:
-    """Which element of ``size`` bytes each of 32 lanes touches; below 0: none."""
+    """By name, which element of ``size`` bytes each of 32 lanes accesses; below 0: none."""
     lane = np.arange(32, dtype="i4")
-    row = max(1, 128 // size)  # elements in a pass over all banks
+    row = max(1, 128 // size)  # elements in one pass over all banks
 
     def only(lanes, elements):
         return np.where(lanes, elements, -1).astype("i4")
@@ -317,7 +317,7 @@ def patterns(size: int) -> dict[str, np.ndarray]:
     }
     if size < 8:
         return found
-    # whether the half-warps go together depends on which neighbours touch the same element
+    # which lanes share an element decides whether two half-warps are served together
     return found | {
         "crossed pairs": lane // 4 * 2 + lane % 2,
         "pairs in the first half": np.where(lane < 16, lane // 2, lane),

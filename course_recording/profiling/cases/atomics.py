@@ -1,5 +1,5 @@
 # ruff: noqa: D103 - the names say it
-"""Atomics of every kind, fences, and blocks that tell each other something."""
+"""Atomics of every kind, fences, and blocks that pass values to each other."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def compacted(count, out, x):
 @CASES(4, 32, zeros(16, "i4"), numbers(1024, "u1"))
 @cuda.jit
 def histogram_of_blocks(bins, x):
-    """Counts in shared memory first."""
+    """Count in shared memory first, then add to global memory."""
     own = cuda.shared.array(16, int32)
     t = cuda.threadIdx.x
     if t < 16:
@@ -174,7 +174,7 @@ def sums_of_clusters(sums, points, cluster):
 @CASES(2, 64, zeros(9, "i8"), numbers(128, "i8"))
 @cuda.jit
 def old_values(total, x):
-    """What an atomic returns goes on to another."""
+    """Use an atomic's old value as the index of another atomic."""
     i = cuda.grid(1)
     before = cuda.atomic.add(total, 8, x[i])
     cuda.atomic.add(total, before & 7, 1)

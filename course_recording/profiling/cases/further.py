@@ -1,7 +1,7 @@
-"""A hundred further kernels, each another program, whose counters a GPU read.
+"""A hundred further kernels, all different programs, whose counters were read on a GPU.
 
-`accesses` tries one access after another; these are small whole programs of the kind that
-people write, from all corners of the language. ``python -m
+`accesses` has one access pattern in each kernel. These are small whole programs as people write
+them, with features from all parts of the language. ``python -m
 course_recording.profiling.hardware_counters --further
 data/measurements/<gpu>-further_counters.csv`` reads their counters.
 """

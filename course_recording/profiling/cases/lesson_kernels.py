@@ -1,6 +1,6 @@
-"""Kernels of the lessons as their readers write them: the solutions of lessons 00, 01 and 04.
+"""Kernels of the lessons as students write them: the solutions of lessons 00, 01 and 04.
 
-Those of `course.kernels` are measured as they are.
+The kernels of `course.kernels` are measured as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from course.backend import cuda
 # ---------------------------------------------------------------------- lessons 00 and 01
 @cuda.jit
 def fill_index(out):
-    """Without a guard: the launch fits."""
+    """Without a guard, since the launch has one thread for each element."""
     i = cuda.grid(1)
     out[i] = i
 
@@ -85,7 +85,7 @@ def luminance(red, green, blue):
 
 @cuda.jit
 def to_grey(out, rgb):
-    """Three values a pixel, side by side."""
+    """Each thread reads three values of a pixel, which lie side by side."""
     column, row = cuda.grid(2)
     if row < out.shape[0] and column < out.shape[1]:
         pixel = rgb[row, column]
@@ -94,7 +94,7 @@ def to_grey(out, rgb):
 
 @cuda.jit
 def histogram(counts, values):
-    """Atomics without their old values."""
+    """Count by atomics whose old values are not used."""
     i = cuda.grid(1)
     if i < values.size:
         cuda.atomic.add(counts, values[i], 1)
@@ -114,7 +114,7 @@ def add_pieces(total, x):
 
 @cuda.jit
 def add_strided(total, x):
-    """The same sum; neighbours read neighbours."""
+    """The same sum; neighbouring threads read neighbouring elements."""
     mine = float32(0)
     for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
         mine += x[i]

@@ -1,5 +1,5 @@
 # ruff: noqa: D103 - the names say it
-"""Loops that end elsewhere in each thread, functions, local and constant arrays."""
+"""Loops of another length in each thread, functions, local and constant arrays."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def first_above(out, matrix, level):
 @CASES(2, 64, zeros(110, "i4"), numbers(110 * 9, "u1"))
 @cuda.jit
 def words_in_bytes(out, text):
-    """Bytes up to the first zero of each of 9; others than multiples of three count."""
+    """Count the bytes before the first above 96, of each 9; multiples of three do not count."""
     i = cuda.grid(1)
     if i < out.size:
         place, count = 9 * i, 0
@@ -289,7 +289,7 @@ def interleaved_codes(out):
 
 
 def scaled_by(factor, power):
-    """A kernel with constants of its own: closures."""
+    """Make a kernel with its own constants, by a closure."""
 
     @cuda.jit(fastmath=True)
     def scaled_power(out, x):
@@ -307,7 +307,7 @@ CASES(3, 64, zeros(160), numbers(160))(scaled_by(2.5, 3))
 @CASES(2, 64, zeros((100, 6), "i4"), shuffled(600, 37, 5).reshape(100, 6), scattered(6, 40, 2))
 @cuda.jit
 def sorted_rows(out, rows, where):
-    """Insertion into an array of the thread's own, at places that are given."""
+    """Insertion into each thread's local array, at given positions."""
     i = cuda.grid(1)
     if i >= out.shape[0]:
         return
@@ -328,7 +328,7 @@ def sorted_rows(out, rows, where):
 @CASES(2, 32, zeros(60, "u4"), numbers((60, 20), "u4"), 37)
 @cuda.jit
 def commonest_remainder(out, rows, divisor):
-    """A histogram of each thread's own."""
+    """A histogram in each thread's local array."""
     i = cuda.grid(1)
     bins = cuda.local.array(50, int32)
     if i < out.size:

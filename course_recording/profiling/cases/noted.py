@@ -1,4 +1,4 @@
-"""A kernel and its launch, noted where the kernel is written."""
+"""A decorator that adds a kernel with its launch to a list of cases."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from course_recording.profiling.cases.accesses import Case, filled
 
 
 class Cases(list[Case]):
-    """A list of cases that is called as a decorator: with the launch and the arguments."""
+    """A list of cases that is also a decorator, which takes the launch and the arguments."""
 
     def __call__(self, grid: Any, block: Any, *values: Any) -> Callable:
-        """Note a kernel; arrays among ``values`` go to the device, or it is a function for that."""
+        """Add a kernel; ``values`` are its arguments, or one function that makes them."""
 
         def note(kernel):
             made = values[0] if callable(values[0]) else filled(*values)

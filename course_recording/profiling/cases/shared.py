@@ -28,7 +28,7 @@ def reversed_blocks(out, x):
 @CASES(4, 32, zeros(128, "i4"), numbers(128, "i4"))
 @cuda.jit
 def running_sums(out, x):
-    """Hillis and Steele, double buffered."""
+    """The scan of Hillis and Steele, double-buffered."""
     buffers = cuda.shared.array((2, 32), int32)
     i, t = cuda.grid(1), cuda.threadIdx.x
     value = x[i]
@@ -48,7 +48,7 @@ def running_sums(out, x):
 @CASES(3, 32, zeros(192, "f8"), numbers(192, "f8"))
 @cuda.jit
 def work_efficient_scan(out, x):
-    """Blelloch: up the tree and down, two elements a thread."""
+    """Blelloch's scan: up the tree and down, two elements for each thread."""
     tree = cuda.shared.array(64, float64)
     t, first = cuda.threadIdx.x, cuda.blockIdx.x * 64
     tree[t] = x[first + t]
@@ -121,7 +121,7 @@ def bitonic_sort(out, x):
 @CASES(3, 31, zeros(93, "i2"), shuffled(93, 37, 1).astype("i2"))
 @cuda.jit
 def odd_even_sort(out, x):
-    """Neighbours alternate, an odd number of them."""
+    """Pairs of neighbours alternate, with an odd number of elements."""
     keys = cuda.shared.array(31, int16)
     i, t = cuda.grid(1), cuda.threadIdx.x
     keys[t] = x[i]
@@ -138,7 +138,7 @@ def odd_even_sort(out, x):
 @CASES((4, 3), (HALO, HALO), zeros((21, 29)), numbers((21, 29)))
 @cuda.jit
 def blurred_tiles(out, image):
-    """A tile with a rim: threads at the rim only load."""
+    """A tile with a halo: threads of the halo only load."""
     tile = cuda.shared.array((HALO, HALO), float32)
     j, i = cuda.threadIdx.x, cuda.threadIdx.y
     row, column = cuda.blockIdx.y * EDGE + i - 1, cuda.blockIdx.x * EDGE + j - 1
@@ -155,7 +155,7 @@ def blurred_tiles(out, image):
 @CASES((3, 2), (16, 16), zeros((32, 48), "i4"), numbers((32, 40), "i4"), numbers((40, 48), "i4"))
 @cuda.jit
 def tiled_integer_product(out, a, b):
-    """Both tiles by depth, so that no two words that a thread reads lie side by side."""
+    """Both tiles are indexed by depth first, so that a thread's words never lie side by side."""
     left = cuda.shared.array((8, 17), int32)
     right = cuda.shared.array((8, 16), int32)
     j, i = cuda.threadIdx.x, cuda.threadIdx.y
@@ -199,7 +199,7 @@ def bytes_four_apart(out, x):
 @CASES((3, 2), (32, 4), zeros((64, 64), "i2"), numbers((64, 96), "i2"))
 @cuda.jit
 def short_transpose(out, image):
-    """A tile of 16-bit numbers, one column too many."""
+    """A tile of 16-bit elements, padded by one column."""
     tile = cuda.shared.array((32, 33), int16)
     x, y = cuda.threadIdx.x, cuda.threadIdx.y
     column, row = cuda.blockIdx.x * 32, cuda.blockIdx.y * 32
@@ -240,7 +240,7 @@ def votes_of_blocks(counts, alike, some, x):
 @CASES(2, 96, zeros(192, "i4"), numbers(192, "i4"))
 @cuda.jit
 def stable_partition(out, x):
-    """Flags, their running sums by one thread, and places."""
+    """Flags, their running sums by one thread, and each element's new index."""
     flags = cuda.shared.array(96, boolean)
     places = cuda.shared.array(97, int32)
     i, t = cuda.grid(1), cuda.threadIdx.x
@@ -262,7 +262,7 @@ def stable_partition(out, x):
 @CASES(2, 64, zeros((2, 64), "i8"), scattered(128, 64, 3))
 @cuda.jit
 def scattered_words(out, index):
-    """64-bit elements at random places: conflicts of half warps."""
+    """64-bit elements at random indices: bank conflicts of half-warps."""
     tile = cuda.shared.array(64, int64)
     i, t = cuda.grid(1), cuda.threadIdx.x
     tile[63 - t] = int64(t) * 3
@@ -273,7 +273,7 @@ def scattered_words(out, index):
 @CASES(1, 128, zeros(128), numbers(128), 17)
 @cuda.jit
 def table_lookup(out, x, step):
-    """A table that all fill, read with a stride."""
+    """A table that all threads fill, and read with a stride."""
     table = cuda.shared.array(512, float32)
     t = cuda.threadIdx.x
     value = x[t]
@@ -286,7 +286,7 @@ def table_lookup(out, x, step):
 @CASES(3, (4, 16), zeros((3, 4)), numbers((3, 16, 4)))
 @cuda.jit
 def column_means(out, x):
-    """A column a thread of x, the rows added by the first."""
+    """Threads load a tile; those of its first row each add up a column."""
     tile = cuda.shared.array((16, 4), float32)
     j, i = cuda.threadIdx.x, cuda.threadIdx.y
     tile[i, j] = x[cuda.blockIdx.x, i, j]
@@ -301,7 +301,7 @@ def column_means(out, x):
 @CASES(3, 29, zeros(87, "i1"), numbers(87, "i1"))
 @cuda.jit
 def neighbours_of_bytes(out, x):
-    """A warp that is not whole."""
+    """A block whose last warp is not full."""
     tile = cuda.shared.array(31, int8)
     i, t = cuda.grid(1), cuda.threadIdx.x
     tile[t + 1] = x[i]

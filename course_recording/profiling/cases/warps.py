@@ -1,5 +1,5 @@
 # ruff: noqa: D103 - the names say it
-"""Lanes of a warp that exchange: shuffles, votes, matches, and memory of a warp's own."""
+"""Lanes of a warp that exchange values: shuffles, votes, matches, and a warp's own memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def warp_scan(out, x):
 @CASES(2, 64, zeros(128, "i4"), zeros(4, "i4"), numbers(128, "i4"))
 @cuda.jit
 def ranks_in_warps(out, counts, x):
-    """Who is before me, by a ballot."""
+    """A lane's rank among the lanes before it, by a ballot."""
     i, lane = cuda.grid(1), cuda.laneid
     value = x[i]
     odd = uint32(cuda.ballot_sync(ALL, value % 2 == 1))
@@ -122,7 +122,7 @@ def until_all_are_small(out, x):
 @CASES(2, 96, zeros(192), numbers(192))
 @cuda.jit
 def exchange_within_warps(out, x):
-    """Memory of a warp's own, ordered by syncwarp."""
+    """A warp's own part of shared memory, ordered by syncwarp."""
     tile = cuda.shared.array((3, 32), float32)
     i, lane, warp = cuda.grid(1), cuda.laneid, cuda.threadIdx.x >> 5
     tile[warp, lane] = x[i]
@@ -133,7 +133,7 @@ def exchange_within_warps(out, x):
 @CASES(3, 128, zeros(3, "f8"), numbers(380, "f8"))
 @cuda.jit
 def sums_in_two_steps(out, x):
-    """Warps add by shuffles; then each adds their sums in the same way."""
+    """Warps add up by shuffles; then each warp adds up all their sums in the same way."""
     sums = cuda.shared.array(4, float64)
     i, t, lane = cuda.grid(1), cuda.threadIdx.x, cuda.laneid
     value = x[i] if i < x.size else 0.0
@@ -166,7 +166,7 @@ def dot_products_by_warps(out, a, b):
 @CASES(2, 64, zeros(1, "i4"), zeros(128, "i4"), numbers(128, "i4"))
 @cuda.jit
 def compacted_by_warps(count, out, x):
-    """One atomic a warp, places by a ballot."""
+    """One atomic for each warp, and indices within it by a ballot."""
     i, lane = cuda.grid(1), cuda.laneid
     value = x[i]
     wanted = value % 4 == 0
@@ -197,7 +197,7 @@ def lanes_and_warps(out):
 @CASES(2, 32, zeros(64, "i4"), np.repeat(numbers(8, "i4"), 8))
 @cuda.jit
 def run_lengths(out, x):
-    """Heads of runs, by what the lane below has."""
+    """Heads of runs, found by comparing with the lane below."""
     i, lane = cuda.grid(1), cuda.laneid
     value = x[i]
     before = cuda.shfl_up_sync(ALL, value, 1)
