@@ -1,9 +1,9 @@
 """Record how busy a vision transformer's kernels keep the GPU, by Nsight Compute's counters.
 
 Run ``python -m course_recording.profiling.vit_counters data/measurements/<gpu>-vit_counters.csv``
-on a machine with a GPU and Nsight Compute. One process launches each kernel of ViT-Base's first block,
-and the kernels before and after the blocks, for 64 images and for one. The file has the form of all
-recorded figures; the metrics' names are in its header.
+on a machine with a GPU and Nsight Compute. One process launches each kernel of ViT-Base's first
+block, and those before and after the blocks, for 64 images and for one. The file has the form of
+all recorded figures; the metrics' names are in its header.
 """
 
 from __future__ import annotations

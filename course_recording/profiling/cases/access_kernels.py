@@ -1,7 +1,7 @@
 """The kernels whose traffic is read from a GPU's counters and counted by the simulator.
 
-Each has one kind of memory access. The compiler cannot merge or remove its loads and stores: indices
-and strides are arguments, and results are stored. `lesson_kernels` has the lessons' kernels.
+Each has one kind of memory access. The compiler cannot merge or remove its loads and stores:
+indices and strides are arguments, and results are stored. The lessons' are in `lesson_kernels`.
 """
 
 from __future__ import annotations
