@@ -7,5 +7,5 @@ from typing import Any
 
 
 def is_whole(value: Any) -> bool:
-    """Whether a value is a whole number, one of NumPy's, too; True and False are none."""
+    """Whether a value is an integer, of Python or NumPy; True and False do not count."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)

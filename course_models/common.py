@@ -1,4 +1,4 @@
-"""What networks have in common: weights, arrays of float32 by name, and a GELU for references."""
+"""What networks share: a base class of weights, float32 arrays by name, and a GELU in NumPy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StoredWeights:
         Raises
         ------
         ValueError
-            When it is no such file, or an array is missing, superfluous, pickled or does not fit.
+            When it is no .npz file, or an array is missing, superfluous, pickled or does not fit.
         """
         found = arrays_in(path)
         wrong = found.keys() ^ {field.name for field in dataclasses.fields(cls)}
@@ -64,5 +64,5 @@ def erf(x: float) -> float:
 
 
 def gelu(x: np.ndarray) -> np.ndarray:
-    """X times the normal distribution's probability below x, with erf."""
+    """GELU: x times the probability that a standard normal number is below x, by erf."""
     return 0.5 * x * (1 + erf(x * math.sqrt(0.5)))

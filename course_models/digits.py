@@ -5,8 +5,8 @@
 >>> x, labels = mnist("folder", "t10k")        # (10000, 1, 28, 28), from IDX files
 
 Images are float32 from 0 (paper) to 1 (ink), in the layout that convolutions take: (image, channel,
-row, column). Those of the course are 8 x 8 pixels and are those of scikit-learn, which need not be
-installed. Source and licence: ``data/README.md``.
+row, column). The course's images have 8 x 8 pixels and are those of scikit-learn, which need not
+be installed. Source and licence: ``data/README.md``.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ import numpy as np
 from course.files import data_path
 from course.old_names import elsewhere
 
-__getattr__ = elsewhere(__name__)  # of the network that reads them
+__getattr__ = elsewhere(__name__)  # names that moved to the network's module
 
 CLASSES = 10
-SIDE, DEEPEST = 8, 16  # pixels of a side, and the number of the darkest, of the course's images
-EVERY = 5  # of so many images one is held out
+SIDE, DEEPEST = 8, 16  # of the course's images: pixels of a side; value of the darkest pixel
+EVERY = 5  # one of so many images is held out
 
 
 def training() -> tuple[np.ndarray, np.ndarray]:
@@ -47,8 +47,8 @@ def training() -> tuple[np.ndarray, np.ndarray]:
 def held_out() -> tuple[np.ndarray, np.ndarray]:
     """Every fifth image, that no training sees, and its label: x (360, 1, 8, 8), labels (360,).
 
-    The same 13 people wrote these and the images to train on: what is known of them is how well
-    a network reads digits of people that it has read before.
+    The same 13 people wrote these and the images to train on. So a score on them says how well
+    a network reads digits of people whose writing it was trained on.
     """
     images, labels = every()
     return images[::EVERY].copy(), labels[::EVERY].copy()
@@ -61,7 +61,7 @@ def every() -> tuple[np.ndarray, np.ndarray]:
 
 
 def network_input(images: np.ndarray, deepest: int) -> np.ndarray:
-    """Images (n, rows, columns) of whole numbers up to `deepest`, as a network takes them."""
+    """Images (n, rows, columns) of integers up to `deepest`, scaled to a network's input."""
     return (images.astype(np.float32) / np.float32(deepest))[:, None]
 
 
@@ -69,15 +69,15 @@ def network_input(images: np.ndarray, deepest: int) -> np.ndarray:
 
 MNIST_SIDE = 28
 
-#: MNIST's parts: files of the images and of the labels. Either may end in .gz, too.
+#: MNIST's parts: the files of images and of labels; either may also end in .gz.
 PARTS = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
     "t10k": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
 }
-BYTES = 8  # IDX's code of unsigned bytes
+BYTES = 8  # IDX's code for unsigned bytes
 GZIP = b"\x1f\x8b"  # what a gzip file begins with
-MOST_PACKED = 100  # times its length that a gzip file of digits may be; MNIST's is 5
-LEAST_PACKED = 1 << 20  # bytes that it may be in any case
+MOST_PACKED = 100  # how many times a gzip file's length its content may have; MNIST's has 5
+LEAST_PACKED = 1 << 20  # bytes that the content may have in any case
 
 
 class BadDigits(ValueError):
@@ -103,7 +103,7 @@ def mnist(folder: str | os.PathLike[str], part: str = "train") -> tuple[np.ndarr
     FileNotFoundError
         When a file is not there; the message says which.
     BadDigits
-        When one is no IDX file, is cut off, has something else in it, or they do not fit together.
+        When a file is no IDX file, is cut off, has other content, or the two do not fit together.
     ValueError
         For another part.
     """
@@ -114,7 +114,7 @@ def mnist(folder: str | os.PathLike[str], part: str = "train") -> tuple[np.ndarr
 def mnist_bytes(
     folder: str | os.PathLike[str], part: str = "train"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same as bytes: images (n, 28, 28) from 0 to 255, and labels (n,), both uint8."""
+    """Images and labels of MNIST as bytes: (n, 28, 28) from 0 to 255 and (n,), both uint8."""
     if part not in PARTS:
         raise ValueError(f"MNIST has no part {part!r}: choose {', '.join(PARTS)}")
     of_images, of_labels = (_found(Path(folder), name) for name in PARTS[part])
@@ -150,16 +150,16 @@ def _found(folder: Path, name: str) -> Path:
 def read_idx(path: str | os.PathLike[str], axes: int | None = None) -> np.ndarray:
     """Read an IDX file of bytes, unpacked or packed by gzip, whatever its name says.
 
-    Two zeros, a code of the type (8: unsigned bytes), the number of axes; the length of each axis,
-    four bytes, the highest first; then the numbers, of which no more is unpacked than these lengths
-    say, and a byte. Source: Y. LeCun, C. Cortes and C. Burges, "The MNIST database of handwritten
-    digits", file formats.
+    The file begins with two zeros, a code of the type (8: unsigned bytes) and the number of axes.
+    The length of each axis follows, four bytes, the highest first; then the values. At most one
+    byte more than these lengths say is unpacked. Source: Y. LeCun, C. Cortes and C. Burges, "The
+    MNIST database of handwritten digits", file formats.
 
     Parameters
     ----------
     path : path
     axes : int, optional
-        How many it must have: 3 for images, 1 for labels.
+        How many axes the file must have: 3 for images, 1 for labels.
 
     Returns
     -------
@@ -168,9 +168,9 @@ def read_idx(path: str | os.PathLike[str], axes: int | None = None) -> np.ndarra
     Raises
     ------
     BadDigits
-        When it is no such file, is cut off or too long, or cannot be unpacked.
+        When the file is no IDX file, is cut off or too long, or cannot be unpacked.
     OSError
-        When it cannot be read at all.
+        When the file cannot be read at all.
     """
     name, size = Path(path).name, os.path.getsize(path)
     with open(path, "rb") as file:
@@ -200,7 +200,7 @@ def read_idx(path: str | os.PathLike[str], axes: int | None = None) -> np.ndarra
 
 
 def _lengths(content: Any, name: str, axes: int | None) -> tuple[int, ...]:
-    """The length of each axis, as an IDX file's beginning says."""
+    """Read the length of each axis from an IDX file's beginning."""
     start = content.read(4)
     if len(start) < 4 or start[:2] != b"\0\0":
         start = start.hex(" ") or "nothing"

@@ -1,28 +1,28 @@
-"""Patch embedding, five ways: an image's patches become rows, and a product makes tokens of them.
+"""Patch embedding, five ways: patches become rows, and a matrix product makes tokens of these.
 
     tokens[n, 0] = cls + position[0],   tokens[n, 1 + p] = W patch p of image n + bias + position
 
-A patch is a row of channels x patch x patch pixels, W a matrix (width, that many): PyTorch's
-convolution whose stride is its size. The ways are what one thinks of, one after the other:
+A patch is a row of channels x patch x patch pixels. W is a matrix with `width` rows of that many
+weights: in PyTorch a convolution whose stride is its size. The ways, from the obvious to the last:
 
 ============  =================================================  ========  =====  ===========
 way           what is done                                       launches  waits  copied back
 ============  =================================================  ========  =====  ===========
-"channels"    a channel after the other: to the GPU, its         2 c       2 c    c x tokens
-              product, back; the host adds them up
+"channels"    for each channel: copy in, product, copy back;     2 c       2 c    c x tokens
+              the host adds the products up
 "sorted"      the host sorts all pixels to rows, one product     1         2      tokens
-"streams"     the same in parts, a stream each, pinned memory    s         s      tokens
-"kept"        rows and product of each channel, added there      2 c       2      tokens
-"gemm"        one kernel gathers rows and begins the tokens,     2         2      tokens
-              one product adds itself to them
+"streams"     "sorted" in parts, a stream each, pinned memory    s         s      tokens
+"kept"        rows and product of each channel, added on GPU     2 c       2      tokens
+"gemm"        one kernel gathers rows and initialises tokens,    2         2      tokens
+              one product is added to the tokens
 ============  =================================================  ========  =====  ===========
 
 >>> tokens, counts = PatchEmbedding(weight, bias, cls, position).embed(images, "streams")
 >>> counts.launches, counts.synchronisations, counts.to_gpu, counts.to_host
 
-Of c channels and s streams; to the GPU go the pixels, or the rows that the host has sorted.
-`counts` counts as the work is done. A launch for each dot product of 16 pixels, which is how one
-may begin, is 7.2 million launches for an image of 224 x 224.
+There are c channels and s streams. Pixels are copied to the GPU, or the rows that the host has
+sorted. `counts` counts what is really done. A first version might launch a kernel for each dot
+product of 16 pixels: 7.2 million launches for an image of 224 x 224.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from course.kernels.gemm.half import gemm
 from course.kernels.steps import Ladder, Launch, Step, require_choice, round_up
 from warpsim.ptx import grid_dependency_wait, load4, quotient, store4
 
-HOST = ("channels", "sorted", "streams")  # the ways that need the host
+HOST = ("channels", "sorted", "streams")  # those in which the host sorts or adds
 THREADS = 96
-ROW_PITCH = 8  # rows of float16 begin at multiples of so many elements, 16 bytes
+ROW_PITCH = 8  # a row's length is padded to a multiple of 8 float16, 16 bytes
 ZERO = float32(0)
 
 
@@ -54,12 +54,12 @@ def gather(wide: bool, begins: bool) -> Callable:
     """The kernel of (images, rows, table, tokens, patch, first, channels), float16 or words of two.
 
     ``rows[image * tokens + 1 + p]`` becomes the pixels of patch p, of `channels` channels from
-    `first` on; row 0 of an image, the class token's, and what is beyond the pixels, 0. With
-    `begins`, ``tokens`` becomes the table, image after image.
+    `first` on. An image's row 0, the class token's, becomes 0, and so does padding behind the
+    pixels. With `begins`, the table is copied to ``tokens`` for each image.
 
-    Mapping: a block has a row; thread t its numbers 8 t to 8 t + 7, then those 768 on.
-    Memory: `wide`, arrays are words of two pixels, and an access has four: a line of 16 pixels is a
-    sector, read once.
+    Mapping: a block has a row; if `wide`, thread t has elements 8 t to 8 t + 7, then those 768 on.
+    Memory: if `wide`, arrays are words of two pixels, and a thread accesses four words at once. A
+    patch's line of 16 pixels is a sector, read once.
     """
     EACH, TWO = (VECTOR, 1) if wide else (1, 0)
 
@@ -106,7 +106,7 @@ def gathered(
     images: Array, rows: Array, table: Array, tokens: Array | None, patch: int, first: int,
     channels: int,
 ) -> list[Launch]:  # fmt: skip
-    """The launch that gathers rows (images * tokens, depth), and begins `tokens` if there are."""
+    """The launch that gathers rows (images * tokens, depth), and initialises `tokens` if given."""
     out = rows if tokens is None else tokens
     arrays = images, rows, table, out
     wide = not any(n % (2 * VECTOR) for n in (patch, table.shape[1]))
@@ -157,7 +157,7 @@ class Counts:
 
 
 class PatchEmbedding:
-    """What makes tokens of images, of float16; its weights are on the GPU.
+    """Makes tokens from images in float16; its weights are on the GPU.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ class PatchEmbedding:
     def __init__(self, weight: np.ndarray, bias: np.ndarray, cls: np.ndarray, position: np.ndarray):
         self.width, self.channels, self.patch, _ = weight.shape
         self.tokens, self.area = len(position), self.patch**2
-        #: What a token is besides its product. Sums are rounded once, here.
+        #: What is added to each token's product: position and bias, or class token; rounded once.
         self.host_table = position.astype(np.float32) + np.vstack(
             [cls.astype(np.float32), np.tile(bias.astype(np.float32), (self.tokens - 1, 1))]
         )
@@ -184,42 +184,42 @@ class PatchEmbedding:
 
     @property
     def depth(self) -> int:
-        """Numbers of a row, up to a multiple of 8."""
+        """Elements of a row, rounded up to a multiple of 8."""
         return round_up(self.channels * self.area, ROW_PITCH)
 
     def launches(
         self, images: Array, rows: Array, begun: Array, tokens: Array, way: str = "gemm",
         method: str = "auto",
     ) -> list[Launch]:  # fmt: skip
-        """What a way of `LADDER` launches, for arrays on the GPU.
+        """The launches of a way of `LADDER`, for arrays on the GPU.
 
         Parameters
         ----------
         images : device array, shape (n, channels, side, side), float16
         rows : device array, shape (n * tokens, depth)
-            Scratch; of "kept", a channel's.
+            Scratch; with "kept", the rows of one channel, see `rows_of`.
         begun, tokens : device array, shape (n * tokens, width)
-            Scratch, and the result: double buffered, products read one and write the other.
+            Scratch, and the result. Each product reads one of them and writes the other.
         """
         arrays = images, rows, begun, tokens
         return LADDER.launches(*arrays, method=way, embedding=self, product=method)
 
     def rows_of(self, way: str) -> int:
-        """How many numbers a row has that `launches` needs."""
+        """How many elements each row of the scratch that `launches` needs has."""
         return round_up(self.area, ROW_PITCH) if way == "kept" else self.depth
 
     def embed(
         self, images: np.ndarray, way: str = "gemm", streams: int = 4, method: str = "auto"
     ) -> tuple[np.ndarray, Counts]:
-        """Tokens of images that lie on the host, and what it took.
+        """Tokens of images that lie on the host, and counts of what was done.
 
         Parameters
         ----------
         images : ndarray, shape (n, channels, side, side), float16
         way : str
-            Of `WAYS`.
+            One of `WAYS`.
         streams : int
-            Of "streams": the rows are cut into so many parts.
+            For "streams": into how many parts the rows are cut.
 
         Returns
         -------
@@ -271,7 +271,7 @@ class PatchEmbedding:
         method: str,
     ) -> None:  # fmt: skip
         ends = [len(found) * n // parts for n in range(parts + 1)]
-        if pinned:  # locking memory takes longer than all else: it is done once
+        if pinned:  # pinning memory takes longest, so it is done once
             rows, back = self._pinned(len(found))
         else:
             rows, back = np.empty((len(found), self.depth), np.float16), np.empty_like(found)
@@ -284,7 +284,7 @@ class PatchEmbedding:
             out = cuda.device_array((end - start, self.width), np.float16, stream=stream)
             counts.launch(_product(there, self.weight, None, out, method), stream)
             counts.fetch(out, back[start:end], stream)
-            kept.append((there, out))  # until all is done
+            kept.append((there, out))  # alive until all is done
         for stream in streams if pinned else []:
             counts.wait(stream)
         found[...] = back + np.tile(self.host_table, (len(images), 1))
@@ -298,7 +298,7 @@ class PatchProblem(NamedTuple):
 
     @classmethod
     def of(cls, images: Array, *arrays: Array, embedding: Any, product: str) -> PatchProblem:
-        """That of images on the device."""
+        """The problem of images on the device."""
         return cls(*images.shape[:2])
 
 
@@ -319,7 +319,7 @@ def _by_parts(count: Callable[[PatchProblem], int]) -> Step:
     return Step(launches)
 
 
-#: What is done on the GPU alone, and all ways.
+#: The ways that run on the GPU alone; below, all ways.
 LADDER = Ladder(
     "the patch embedding", PatchProblem.of,
     {"kept": _by_parts(lambda p: p.channels), "gemm": _by_parts(lambda p: 1)}, lambda p: "gemm",
@@ -332,7 +332,7 @@ def _product(rows, weight, residual, out, method):
 
 
 def sorted_rows(images: np.ndarray, patch: int, tokens: int, depth: int) -> np.ndarray:
-    """What `gather` makes, on the host: (n * tokens, depth), of the images' type."""
+    """The rows of `gather`, made on the host: (n * tokens, depth), of the images' dtype."""
     n, channels, high, wide = images.shape
     down, across = high // patch, wide // patch
     cut = images.reshape(n, channels, down, patch, across, patch).transpose(0, 2, 4, 1, 3, 5)
@@ -342,7 +342,7 @@ def sorted_rows(images: np.ndarray, patch: int, tokens: int, depth: int) -> np.n
 
 
 def checked_images(images: Any, channels: int, patch: int, tokens: int) -> None:
-    """Refuse what are no square images of float16 whose patches are those of the positions."""
+    """Refuse images that are not float16, or have another size than the positions are for."""
     shape, dtype = getattr(images, "shape", None), getattr(images, "dtype", type(images).__name__)
     if dtype != np.float16:
         raise TypeError(f"the images hold {dtype}; they must hold float16: convert them")
@@ -354,5 +354,5 @@ def checked_images(images: Any, channels: int, patch: int, tokens: int) -> None:
 
 
 def _padded(matrix: np.ndarray) -> np.ndarray:
-    """A matrix whose rows begin at multiples of 16 bytes, with zeros."""
+    """A matrix with zeros behind its rows, so that each begins at a multiple of 16 bytes."""
     return np.pad(matrix, ((0, 0), (0, round_up(matrix.shape[1], ROW_PITCH) - matrix.shape[1])))

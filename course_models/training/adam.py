@@ -1,15 +1,15 @@
-"""A step of Adam: what a gradient and the two moments of those before it make of parameters.
+"""A step of Adam: new parameters and moments from a gradient and the moments before the step.
 
 >>> corrected = cuda.to_device(corrections(step, 1e-3))
 >>> for launch in LADDER.launches(weights, gradient, first, second, corrected, *results):
 ...     launch.on(stream)
 
-All but `corrected` are flat device arrays of one length; results may be where arguments are.
+All but `corrected` are flat device arrays of one length; results may overwrite arguments.
 
-The moments begin at 0, so after t steps they are too small by 1 - beta^t. Those two numbers are
-computed once a step, in float64, on the host: in float32 1 - 0.999^t is wrong by 1.3e-5 at t = 1,
-since 0.999 is rounded before it is taken from 1, and so would be every weight's first step. Each
-element moves 28 bytes, 16 in and 12 out, for some ten operations: memory decides.
+The moments begin at 0, so after t steps they are too small by the factor 1 - beta^t. The host
+computes both factors once a step, in float64. In float32 1 - 0.999^t would be wrong by 1.3e-5 at
+t = 1, since 0.999 is rounded first, and so would be every weight's first step. An element moves
+28 bytes, 16 in and 12 out, for some ten operations, so that the kernels are memory-bound.
 
 Source: Kingma, Ba, "Adam: a method for stochastic optimization", arXiv:1412.6980, algorithm 1.
 """
@@ -35,7 +35,7 @@ EPSILON = float32(TINY)
 
 
 def corrections(step: int, rate: float = 1e-3) -> np.ndarray:
-    """rate / (1 - beta1^step) and 1 / (1 - beta2^step), of the step that is done now, from 1.
+    """rate / (1 - beta1^step) and 1 / (1 - beta2^step); the first step is 1.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def adam_of(parameter, gradient, first, second, size, spread):
 
 @cuda.jit(fastmath=True)
 def adam_each(parameters, gradient, first, second, corrected, out, out1, out2):
-    """Step 1. Mapping: thread i has element i. Results may be where the arguments are."""
+    """Step 1. Mapping: thread i has element i. Results may overwrite arguments."""
     i = cuda.grid(1)
     if i < out.size:
         out[i], out1[i], out2[i] = adam_of(
@@ -68,7 +68,7 @@ def adam_each(parameters, gradient, first, second, corrected, out, out1, out2):
 def adam_wide(parameters, gradient, first, second, corrected, out, out1, out2):
     """Step 2. Mapping: thread i has elements 4 i to 4 i + 3, loaded and stored 16 bytes at once.
 
-    The last elements, fewer than four, go one by one.
+    Fewer than four elements at the end are loaded and stored one by one.
     """
     block, t = int64(cuda.blockIdx.x) * (THREADS * VECTOR), int32(cuda.threadIdx.x) * VECTOR
     size, spread = corrected[0], corrected[1]
@@ -98,13 +98,13 @@ class AdamProblem(NamedTuple):
 
     @classmethod
     def of(cls, *arrays: Array) -> AdamProblem:
-        """Of flat arrays on the device, and the corrections, which come before the results."""
+        """The problem of flat arrays on the device; corrections come before the three results."""
         *given, _, out, out1, out2 = arrays
         return cls(out.size, are_aligned(*given, out, out1, out2))
 
 
 def _step(kernel: Any, tile: int, refusal: Callable[[AdamProblem], str]) -> Step:
-    """The step of a kernel whose blocks have so many elements each."""
+    """The step that launches a kernel with `tile` elements for each block."""
 
     def launches(problem: AdamProblem, *arrays: Array) -> list[Launch]:
         return [Launch(kernel, ceil_div(problem.size, tile), THREADS, arrays)]

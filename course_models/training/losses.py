@@ -4,17 +4,17 @@
 >>> total = loss("kl", mean, log_variance)
 >>> d_logits = bce_gradient(logits, targets, 1 / batch)
 
-Each is a function of two numbers, summed: a map in front of a reduction, whose steps are those of
-`course.kernels.reduce`:
+Each loss is a function of two numbers, summed over all elements: a map fused into a reduction. The
+steps are those of `course.kernels.reduce`:
 
 ============  =====================================================================================
-"atomics"     a thread an element, all add to one address: each addition rounds a large sum
-"tree"        a tree in shared memory, one atomic a block
-"unrolled"    each thread adds eight elements first; the tree's last steps are written out, a warp's
-              with a barrier of the warp. (Older code left that out and had ``volatile``: since
-              Volta a warp's threads need not be in step, and such sums may be wrong.)
-"shuffles"    eight elements a thread, lanes exchange registers
-"vectorised"  four elements a load, a partial sum for each block, these added by a second kernel: no
+"atomics"     each thread adds its element to one address: each addition rounds a large sum
+"tree"        a tree in shared memory, one atomic for each block
+"unrolled"    each thread adds eight elements first; the tree's last steps are unrolled, those of
+              one warp with the warp's own barrier (older code had ``volatile`` instead; since Volta
+              a warp's threads need not run in step, so that such sums may be wrong)
+"shuffles"    eight elements for each thread, lanes exchange registers
+"vectorised"  four elements a load, a partial sum for each block, added up by a second kernel: no
               atomics, so the same bits each time
 ============  =====================================================================================
 
@@ -48,7 +48,7 @@ from warpsim.ptx import load4, store4
 
 THREADS = 256
 WARPS = THREADS // WARP
-SEVERAL = 8  # elements of a thread in "unrolled" and "shuffles"
+SEVERAL = 8  # elements of each thread in "unrolled" and "shuffles"
 ACCESSES = 4  # loads of four that a thread has in flight in "vectorised"
 TILE = THREADS * ACCESSES * VECTOR
 ZERO, HALF, ONE = float32(0), float32(0.5), float32(1)
@@ -68,7 +68,7 @@ def bce_of(logit, target):
 
 @cuda.jit(device=True, fastmath=True)
 def bce_slope(logit, target):
-    """Its derivative by the logit: sigmoid(logit) - target."""
+    """The derivative of `bce_of` by the logit: sigmoid(logit) - target."""
     e = math.exp(-abs(logit))
     return (ONE if logit >= ZERO else e) / (ONE + e) - target
 
@@ -87,7 +87,7 @@ LOSSES = {"bce": bce_of, "kl": kl_of}
 
 @functools.cache
 def terms(function: Callable, scale: float) -> Callable:
-    """Device function of (x, y, i): element i's part of the sum, 0 behind the end."""
+    """Device function of (x, y, i): element i's term of the sum, 0 behind the arrays' end."""
     factor = float32(scale)
 
     @cuda.jit(device=True)
@@ -136,7 +136,7 @@ def tree(function: Callable, scale: float) -> Callable:
 
 @functools.cache
 def unrolled(function: Callable, scale: float) -> Callable:
-    """Step 3, of (x, y, out). Mapping: block b has 8 blocks' elements, a thread every 256th."""
+    """Step 3, of (x, y, out). Mapping: a block has 2,048 elements, a thread eight, 256 apart."""
     term = terms(function, scale)
 
     @cuda.jit(fastmath=True)
@@ -154,7 +154,7 @@ def unrolled(function: Callable, scale: float) -> Callable:
         if t < 64:
             values[t] += values[t + 64]
         cuda.syncthreads()
-        if t < WARP:  # one warp is left: its own barrier suffices
+        if t < WARP:  # one warp is left: a barrier of the warp suffices
             total = values[t] + values[t + 32]
             for step in range(5):
                 values[t] = total
@@ -169,7 +169,7 @@ def unrolled(function: Callable, scale: float) -> Callable:
 
 @functools.cache
 def shuffles(function: Callable, scale: float) -> Callable:
-    """Step 4, of (x, y, out). Mapping: as step 3; lanes exchange registers, one barrier."""
+    """Step 4, of (x, y, out). Mapping: as in step 3; lanes exchange registers, one barrier."""
     term = terms(function, scale)
 
     @cuda.jit(fastmath=True)
@@ -189,9 +189,9 @@ def shuffles(function: Callable, scale: float) -> Callable:
 def vectorised(function: Callable, scale: float, aligned: bool) -> Callable:
     """Step 5, of (x, y, partial): a sum for each block.
 
-    Mapping: a block reads tiles of 4,096 elements, as many blocks apart; a thread has four
-    neighbours of each load, all loads of a tile in flight before the first is used. The tile in
-    which the arrays end goes one by one.
+    Mapping: a block takes tile after tile of 4,096 elements, in a grid-stride loop. A thread has
+    four neighbours of each load; all its loads of a tile are in flight before the first is used. In
+    the last tile, if it is not full, elements are loaded one by one.
     """
     term, factor = terms(function, scale), float32(scale)
 
@@ -221,7 +221,7 @@ def vectorised(function: Callable, scale: float, aligned: bool) -> Callable:
     return loss_vectorised
 
 
-#: What makes a step's kernel, and how many elements a block has.
+#: By step, the function that makes its kernel, and the elements of a block.
 KERNELS = {
     "atomics": (atomics, THREADS),
     "tree": (tree, THREADS),
@@ -236,10 +236,10 @@ KERNELS = {
 
 @functools.cache
 def bce_backward(scale: float, wide: bool = False) -> Callable:
-    """Of (logits, targets, factor, out). Mapping: thread i has element i.
+    """The kernel of (logits, targets, factor, out). Mapping: thread i has element i.
 
-    `wide`: it has the elements 4 i to 4 i + 3, loaded and stored 16 bytes at once; the last ones,
-    fewer than four, go one by one.
+    If `wide`, thread i has elements 4 i to 4 i + 3, loaded and stored 16 bytes at once. Fewer than
+    four elements at the end are loaded and stored one by one.
     """
     of_target = float32(scale)
 
@@ -289,17 +289,17 @@ class LossProblem(NamedTuple):
     """What decides between the steps of a loss, and of a loss's gradient."""
 
     size: int
-    scale: float  # of the second array's elements
+    scale: float  # factor of the second array's elements: 1/255 for bytes
     aligned: bool  # four elements can be accessed at once
 
     @classmethod
     def of_sum(cls, first: Array, second: Array, out: Array, name: str) -> LossProblem:
-        """Of flat arrays on the device, whose loss is one element."""
+        """The problem of a loss, of flat arrays on the device; `out` has one element."""
         return cls(first.size, _scale_of(second), are_aligned(first, second))
 
     @classmethod
     def of_gradient(cls, first: Array, second: Array, out: Array, scale: float) -> LossProblem:
-        """Of flat arrays on the device, whose result has an element for each of theirs."""
+        """The problem of a gradient, of flat arrays on the device; `out` has as many elements."""
         problem = cls.of_sum(first, second, out, "")
         return problem._replace(aligned=are_aligned(first, second, out))
 
@@ -309,7 +309,7 @@ def _nothing_at(out: Array) -> Launch:
 
 
 def _by_atomics(method: str) -> Step:
-    """A step whose blocks add their sums at one address."""
+    """A step whose blocks add their sums to one address by atomics."""
     make, tile = KERNELS[method]
 
     def launches(
@@ -418,24 +418,24 @@ def loss(
     name : {"bce", "kl"}
     first, second : array of one shape
         For "bce" logits, float32, and targets, float32 from 0 to 1 or uint8 from 0 to 255; for "kl"
-        means and log variances, float32. Of NumPy, CuPy, PyTorch or numba.cuda, on the GPU in C
-        order.
+        means and log variances, float32. Arrays of NumPy, CuPy, PyTorch or numba.cuda; on the GPU
+        in C order.
     out : array of one float32, optional
-        On the GPU: where to write; nothing is waited for.
+        Receives the loss, on the GPU; then the call does not wait.
     method : str
-        Of `LADDER.names`; "auto" takes "vectorised".
+        One of `LADDER.names`; "auto" takes "vectorised".
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of first's library.
 
     Returns
     -------
-    `out`, if it is given; else of CuPy and PyTorch an array without axes, where `first` is; else a
-    numpy.float32, for which the GPU is waited for
+    `out`, if it is given; for CuPy and PyTorch an array without axes, where `first` is; else a
+    numpy.float32, for which the call waits
 
     Raises
     ------
     TypeError
-        For no array, or elements of another type.
+        For an argument that is no array, or elements of another type.
     ValueError
         For an unknown loss or method, shapes that differ, a wrong `out`, or strides.
     """
@@ -461,7 +461,7 @@ def _bce_launches(
 def kl_launches(
     mean: Array, log_variance: Array, d_mean: Array, d_log_variance: Array, scale: float
 ) -> list[Launch]:
-    """What KL's gradient launches, for device arrays."""
+    """The launches of KL's gradient, for device arrays."""
     given = flat(mean, "mean"), flat(log_variance, "log_variance")
     found = flat(d_mean, "d_mean"), flat(d_log_variance, "d_log_variance")
     arguments = *given, np.float32(scale), *found
@@ -479,7 +479,7 @@ def bce_gradient(
     logits: Array, targets: Array, scale: float = 1.0, out: Array | None = None,
     method: str = "auto", stream: Stream = None,
 ) -> Array:  # fmt: skip
-    """The gradient of `loss`'s "bce" by the logits, times a factor; `method`: of `BACKWARD`."""
+    """The gradient of the "bce" loss by the logits, times `scale`; `method` is of `BACKWARD`."""
     return _BCE.call((logits, targets), (float(scale), method), out, stream)
 
 

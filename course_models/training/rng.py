@@ -1,12 +1,12 @@
-"""Random numbers without a state, and a VAE's sample of them: z = mean + exp(log variance / 2) e.
+"""Random numbers without a state, and a VAE's sample from them: z = mean + exp(log variance / 2) e.
 
 >>> z, e = reparameterise(mean, log_variance, counter)     # counter: int64 (2,), seed and step
 
-A generator with a state of its own for each thread, as Numba's xoroshiro128+, reads and writes 16
-bytes of it for each call; in a kernel that moves 16 bytes an element that is as much again, and the
-numbers depend on which thread draws them. Philox is a function of a counter and a key, as a block
-cipher is: here of an element's place, the step, and the seed. Nothing is read, and any grid, any
-GPU, NumPy, too, makes the same numbers in any order.
+A generator with a state for each thread, such as Numba's xoroshiro128+, loads and stores 16 bytes
+at each call. In a kernel that moves 16 bytes an element that is as much again, and the numbers
+depend on which thread draws them. Philox is a function of a counter and a key, as a block cipher
+is: here of an element's index, the step, and the seed. It loads nothing, and any grid, any GPU,
+and NumPy, too, make the same numbers in any order.
 
 Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011 (Philox 4x32-10); Box,
 Muller, "A note on the generation of random normal deviates" (1958).
@@ -26,11 +26,11 @@ from course.kernels.arrays import Array, flat, holds
 from course.kernels.steps import Launch, ceil_div
 
 THREADS = 256
-FOUR = 4  # numbers of a counter
+FOUR = 4  # numbers that one counter gives
 FIRST, SECOND = uint64(0xD2511F53), uint64(0xCD9E8D57)  # multipliers
 KEY_STEP, OTHER_STEP = uint64(0x9E3779B9), uint64(0xBB67AE85)
 LOW, HALF_WORD, ROUNDS = uint64(0xFFFFFFFF), uint64(32), 10
-DROPPED = uint64(8)  # bits, so that 24 are left, which float32 holds
+DROPPED = uint64(8)  # bits; the other 24 fit into float32
 ONE, HALF, MINUS_TWO = float32(1), float32(0.5), float32(-2)
 UNIT = float32(2.0**-24)
 MIDDLE, ANGLE_UNIT = float32(2.0**23), float32(2 * math.pi * 2.0**-24)
@@ -56,19 +56,19 @@ def philox(first, second, seed):
 
 @cuda.jit(device=True, fastmath=True)
 def radius(bits):
-    """Box and Muller's radius, of a uniform number in (0, 1]."""
+    """The radius of Box and Muller's method, from a uniform number in (0, 1]."""
     return math.sqrt(MINUS_TWO * math.log((float32(int32(bits >> DROPPED)) + ONE) * UNIT))
 
 
 @cuda.jit(device=True, fastmath=True)
 def angle(bits):
-    """A uniform angle from -pi to pi: the GPU's fast cosine is best there."""
+    """A uniform angle from -pi to pi, where the GPU's fast cosine is most accurate."""
     return (float32(int32(bits >> DROPPED)) - MIDDLE) * ANGLE_UNIT
 
 
 @cuda.jit(device=True, fastmath=True)
 def normal4(first, second, seed):
-    """Four standard normal numbers of a counter."""
+    """The four standard normal numbers of a counter."""
     a, b, c, d = philox(first, second, seed)
     r, s, v, w = radius(a), radius(c), angle(b), angle(d)
     return r * math.cos(v), r * math.sin(v), s * math.cos(w), s * math.sin(w)
@@ -76,7 +76,7 @@ def normal4(first, second, seed):
 
 @cuda.jit(fastmath=True)
 def sample(mean, log_variance, counter, z, noise):
-    """Mapping: thread i has the elements 4 i to 4 i + 3, which are of one counter."""
+    """Mapping: thread i has elements 4 i to 4 i + 3, whose noise comes from one counter."""
     i = cuda.grid(1)
     if FOUR * i < z.size:
         numbers = cuda.local.array(FOUR, float32)
@@ -91,7 +91,7 @@ def sample(mean, log_variance, counter, z, noise):
 
 @cuda.jit(fastmath=True)
 def sample_gradient(grad, log_variance, noise, out):
-    """The gradient by the log variance; that by the mean is grad itself."""
+    """The gradient by the log variance; the gradient by the mean is grad itself."""
     i = cuda.grid(1)
     if i < out.size:
         deviation = math.exp(HALF * log_variance[i])
@@ -102,7 +102,7 @@ def sample_gradient(grad, log_variance, noise, out):
 
 
 def _alike(**arrays: ArrayFacts) -> Result:
-    """Shape and type of arrays of float32 that have one shape."""
+    """The result for arrays that must all be float32 and of one shape."""
     (name, first), *others = arrays.items()
     for other, array in arrays.items():
         holds(array, other)
@@ -115,7 +115,7 @@ def _alike(**arrays: ArrayFacts) -> Result:
 
 
 def checked_counter(counter: ArrayFacts) -> None:
-    """Refuse what is no seed and step."""
+    """Refuse a counter that is not two int64, seed and step."""
     if counter.dtype != np.int64 or counter.shape != (2,):
         raise TypeError(
             f"counter is {counter.dtype} of the shape {counter.shape}; it must be int64, (2,): "
@@ -132,7 +132,7 @@ def _samples(mean: ArrayFacts, log_variance: ArrayFacts, counter: ArrayFacts) ->
 def launches(
     mean: Array, log_variance: Array, counter: Array, z: Array, noise: Array
 ) -> list[Launch]:
-    """What a sample launches, for device arrays."""
+    """The launches of a sample, for device arrays."""
     mean, log_variance = flat(mean, "mean"), flat(log_variance, "log_variance")
     z, noise = flat(z, "z"), flat(noise, "noise")
     blocks = ceil_div(mean.size, FOUR * THREADS)
@@ -140,7 +140,7 @@ def launches(
 
 
 def gradient_launches(grad: Array, log_variance: Array, noise: Array, out: Array) -> list[Launch]:
-    """What its gradient launches, for device arrays."""
+    """The launches of a sample's gradient, for device arrays."""
     names = "grad", "log_variance", "noise", "out"
     arrays = tuple(map(flat, (grad, log_variance, noise, out), names))
     return [Launch(sample_gradient, ceil_div(grad.size, THREADS), THREADS, arrays)]
@@ -161,21 +161,21 @@ def reparameterise(
     mean, log_variance : array of one shape, float32
         Of NumPy, CuPy, PyTorch or numba.cuda. On the GPU in C order.
     counter : array, shape (2,), int64
-        Seed and step: the same two give the same numbers. It is read when the kernel runs, so a
-        captured graph draws new ones when something counts the step up.
+        Seed and step: the same two give the same numbers. The kernel reads the counter when it
+        runs, so that a captured graph draws new numbers once something increases the step.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of mean's library.
 
     Returns
     -------
     z, noise : array
-        Of mean's kind and shape; noise is e, which its gradient needs. On a GPU it is within 1e-5
-        of `course_models.vae.reference.noise`, by its fast logarithm and cosine.
+        Of mean's library and shape; noise is e, which the gradient needs. On a GPU e differs by
+        up to 1e-5 from `course_models.vae.reference.noise`, due to fast logarithm and cosine.
 
     Raises
     ------
     TypeError
-        For no array, or elements of another type.
+        For an argument that is no array, or elements of another type.
     ValueError
         For shapes that differ, or strides that do not fit.
     """
