@@ -1,10 +1,10 @@
-"""How blocks of a launch hand each other numbers: a reader waits for the numbers themselves.
+"""How blocks of a launch pass results to each other: a reader polls the results' own memory.
 
-Before the launch each place holds `MISSING`, which no arithmetic gives: it is one of the many NaN,
-and a GPU makes another one. Whoever reads `MISSING` reads again. Four neighbours are written and
-read at once, as one number of 128 bits. So nothing is counted, and no memory has to be in order but
-a four's own. All of the blocks must run at once: a cooperative launch sees to that. `await4` and
-`publish4` are not simulated: there all blocks synchronise at a barrier of the grid.
+Before the launch each element holds `MISSING`, a NaN with a bit pattern that no arithmetic of the
+GPU gives. A thread that reads `MISSING` reads again. Four neighbours are stored and loaded at once,
+in one access of 128 bits. So there is no flag or counter, and no two accesses need an order. All
+blocks must run at the same time, which a cooperative launch ensures. `await4` and `publish4` are
+not simulated: in the simulator all blocks synchronise at a barrier of the grid.
 
 Source: NVIDIA, PTX ISA, "Memory Consistency Model", ld and st of .b128, griddepcontrol; the idea:
 Lamport, "Concurrent reading and writing", CACM 20 (11), 1977, and its use in NCCL ("LL128") and
@@ -31,7 +31,7 @@ _WORD = ir.IntType(32)
 def await4(typing, array, index):
     """``await4(array, index)``: four neighbours of global memory as other blocks last wrote them.
 
-    Words of 32 bits, all four of one `publish4`; the index is a multiple of four.
+    All four words of 32 bits are of the same `publish4`; the index is a multiple of four.
     """
     letter = "f" if array.dtype == types.float32 else "r"
 
@@ -53,7 +53,7 @@ def await4(typing, array, index):
 
 @Intrinsic
 def publish4(typing, array, index, values):
-    """``publish4(array, index, (v0, v1, v2, v3))``: four neighbours for `await4`, at once."""
+    """``publish4(array, index, (v0, v1, v2, v3))``: store four neighbours at once for `await4`."""
 
     def generate(context, builder, signature, args):
         view = context.make_array(signature.args[0])(context, builder, args[0])
@@ -83,7 +83,7 @@ def is_missing(typing, value):
 
 @Intrinsic
 def _prefetch(typing, array, index):
-    """Prefetch a line of global memory to L2."""
+    """Prefetch a cache line of global memory to L2."""
 
     def generate(context, builder, signature, args):
         view = context.make_array(signature.args[0])(context, builder, args[0])
@@ -97,7 +97,7 @@ def _prefetch(typing, array, index):
 
 
 def _instruction(text: str) -> Callable:
-    """A function for kernels of one instruction that takes and gives nothing."""
+    """A device function of one instruction without operands or result."""
 
     @Intrinsic
     def instruction(typing):
@@ -131,24 +131,24 @@ _done = _instruction("griddepcontrol.wait;")
 
 
 class BlockSync(NamedTuple):
-    """What `forward` and `update` have of it.
+    """The device functions by which `forward` and `update` synchronise.
 
     Attributes
     ----------
     awaits : two functions, optional
-        How numbers of other blocks are read, and which are not there yet.
+        Load four results of other blocks, and tell whether one is still missing.
     publish4 : device function of (array, index, values)
-        How numbers are written for other blocks.
+        Store four results for other blocks.
     sync_blocks : device function of ()
-        Between layers.
+        Called between layers.
     later : two functions, optional
-        As `awaits`, of the launch behind.
+        `awaits` of the second launch, `update`, which reads results of the first.
     done : device function of ()
         Waits until the launch before is done.
     let_next : device function of ()
-        The launch behind may begin where a block fits, once all blocks have come here.
+        Once all blocks have called it, the next launch may begin where its blocks fit.
     prefetch : device function of (array, index)
-        Prefetches a line of memory to L2.
+        Prefetches a cache line to L2.
     """
 
     awaits: tuple[Callable, Callable] | None
@@ -161,10 +161,10 @@ class BlockSync(NamedTuple):
 
 
 _AWAITS = await4, is_missing
-#: How blocks synchronise. "early": the second launch begins beside the first and waits for its
-#: numbers, too, and the next step's first begins beside the second and waits until that is done; it
-#: needs compute capability 9.0. "numbers": a launch begins when the one before is done. "grid": no
-#: block waits for numbers.
+#: How blocks synchronise. "early": `update` begins beside `forward` and polls its results, too. The
+#: next step's `forward` begins beside `update` and waits until that is done. This needs compute
+#: capability 9.0. "numbers": a launch begins when the one before is done; blocks of `forward` poll
+#: each other's results. "grid": no block polls; a barrier of the grid stands between layers.
 BLOCK_SYNC = {
     "early": BlockSync(_AWAITS, publish4, _nothing, _AWAITS, _done, _let_next, _prefetch),
     "numbers": BlockSync(_AWAITS, publish4, _nothing, None, _nothing, _nothing, _no_line),

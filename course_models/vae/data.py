@@ -1,11 +1,11 @@
-"""Images of digits as bytes: written to and read from one binary file, or found here.
+"""Images of digits as bytes: written to and read from one binary file, or found on this machine.
 
 >>> images, labels = read(path)                  # uint8 (n, pixels), uint8 (n,)
 >>> write(path, images, labels)
 >>> images, labels, source = find()              # MNIST's where it is, else the course's 8 x 8
 
-The file: the number of images, int32, lowest byte first; their pixels, a byte each, image after
-image; a byte for each label. How many pixels an image has follows from the file's length.
+The file holds the number of images, int32, lowest byte first; their pixels, a byte each, image
+after image; a byte for each label. The file's length says how many pixels an image has.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from course_models import digits as shipped
 from course_models.digits import PARTS, BadDigits, mnist_bytes
 
 COUNT = struct.Struct("<i")
-VARIABLE = "COURSE_MNIST"  # of the environment: MNIST's folder
-#: Where Colab keeps MNIST's first 20,000 images: a line an image, its label, then its pixels.
+VARIABLE = "COURSE_MNIST"  # environment variable: MNIST's folder
+#: Where Colab keeps MNIST's first 20,000 images: a line for each, its label, then its pixels.
 COLAB = Path("/content/sample_data/mnist_train_small.csv")
 
 
 class Digits(NamedTuple):
-    """Images and what they show.
+    """Images and their labels.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Digits(NamedTuple):
         From 0 (paper) to 255 (ink).
     labels : ndarray, shape (n,), uint8
     source : str
-        Where they are from, for the reader.
+        Where the images are from, to be shown to the reader.
     """
 
     images: np.ndarray
@@ -83,14 +83,14 @@ def read(path: str | os.PathLike[str], pixels: int | None = None) -> Digits:
     Parameters
     ----------
     pixels : int, optional
-        Of an image; without it what the file's length says.
+        Pixels of an image; without it the file's length says how many.
 
     Raises
     ------
     BadDigits
-        When it is no such file; the message says at which byte it ends, and where it should.
+        When the file is not of this form; the message says where it ends, and where it should.
     OSError
-        When it cannot be read at all.
+        When the file cannot be read at all.
     """
     path = Path(path)
     content = path.read_bytes()
@@ -121,8 +121,8 @@ def read(path: str | os.PathLike[str], pixels: int | None = None) -> Digits:
 def digits(held_out: bool | None = None) -> Digits:
     """The 1,797 images of 8 x 8 pixels that come with the course.
 
-    `held_out`: only every fifth, as ``course_lessons.lesson13.digits`` holds out; False: only the
-    others.
+    With `held_out` only every fifth, which ``course_lessons.lesson13.digits`` holds out; with False
+    only the others.
     """
     parts = {None: shipped.every, False: shipped.training, True: shipped.held_out}
     x, labels = parts[held_out]()
@@ -136,18 +136,18 @@ def find(place: str | os.PathLike[str] | None = None, held_out: bool | None = No
     Parameters
     ----------
     place : path, optional
-        A folder of MNIST's IDX files, a CSV of Colab's form, or a binary file. Without it that of
-        the variable COURSE_MNIST; without that Colab's own; without those `digits`.
+        A folder of MNIST's IDX files, a CSV of Colab's form, or a binary file. Without it the
+        place in the variable COURSE_MNIST, else Colab's own file, else `digits`.
     held_out : bool, optional
-        Of MNIST its test part, of `digits` those that no training sees; else those to train on. A
-        file is taken whole.
+        Take MNIST's test part, or of `digits` those that no training sees; else those to train on.
+        A file is taken whole.
 
     Raises
     ------
     FileNotFoundError
-        When nothing is at the place, or no file of MNIST in the folder; the message says which.
+        When there is nothing at the place, or a file of MNIST is missing in the folder.
     BadDigits
-        When what is there is no such file.
+        When the file is none of these.
     """
     said = f"{VARIABLE}: " if not place and os.environ.get(VARIABLE) else ""
     place = place or os.environ.get(VARIABLE) or (COLAB if COLAB.is_file() else None)
@@ -166,9 +166,9 @@ def find(place: str | os.PathLike[str] | None = None, held_out: bool | None = No
 
 
 def _of_table(path: Path) -> Digits:
-    """Images of a CSV without titles: label, then pixels."""
+    """Images of a CSV without a title line: label, then pixels."""
     try:
-        with warnings.catch_warnings(action="ignore"):  # of no lines, which are refused below
+        with warnings.catch_warnings(action="ignore"):  # a file without lines is refused below
             table = np.loadtxt(path, np.int64, delimiter=",", ndmin=2, encoding="utf-8-sig")
     except ValueError as problem:
         raise BadDigits(f"{path.name} is no table of whole numbers: {problem}") from None
@@ -188,16 +188,16 @@ def _of_table(path: Path) -> Digits:
 
 
 def enlarged(count: int, seed: int = 0, side: int = 28) -> np.ndarray:
-    """The course's digits, drawn larger and moved about, as MNIST's are: to measure speed.
+    """The course's digits enlarged and shifted, of MNIST's size: to measure speed.
 
-    Nothing is learned from them that the small ones would not teach.
+    A training learns nothing from them that the small images would not teach.
 
     Parameters
     ----------
     count : int
     seed : int
     side : int
-        Rows and columns, at least 12; the digit takes all but 8 of them.
+        Rows and columns of an image, at least 12; the digit takes 8 fewer of each.
 
     Returns
     -------
@@ -209,7 +209,7 @@ def enlarged(count: int, seed: int = 0, side: int = 28) -> np.ndarray:
     small = digits().images.reshape(-1, shipped.SIDE, shipped.SIDE) / np.float32(255)
     at = np.clip((np.arange(inner) + 0.5) * shipped.SIDE / inner - 0.5, 0, shipped.SIDE - 1)
     low = np.minimum(at.astype(int), shipped.SIDE - 2)
-    weights = np.zeros((inner, shipped.SIDE), np.float32)  # of bilinear interpolation
+    weights = np.zeros((inner, shipped.SIDE), np.float32)  # for bilinear interpolation
     weights[np.arange(inner), low] = low + 1 - at
     weights[np.arange(inner), low + 1] = at - low
     large = np.rint(255 * np.clip(weights @ small @ weights.T, 0, 1)).astype(np.uint8)

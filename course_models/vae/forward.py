@@ -1,18 +1,18 @@
-"""The first launch of a VAE's training step: forward, and back to the hidden layer.
+"""The first launch of a VAE's training step: forward, and backward to the first hidden layer.
 
-What an image becomes depends on no other image. So blocks work in groups, on 16 images each, and
-wait for nothing but their group's results, between layers. What the next layer needs of the weights
-is in flight while they wait.
+An image's results depend on no other image. So blocks work in groups, on 16 images each, and
+between layers a block waits for its group's results alone. Meanwhile the weights of the next layer
+are in flight.
 
-Each instruction is used once or twice a step, so instructions come from far: of 8,300 (130 KB) a
-warp waited for the next one in 29% of a profiler's samples on an H200. Shifts for `//` and `%`,
-which Numba does in 64 bits, and addresses that differ by constants took a third of them away.
+Each instruction runs once or twice in a step, so instructions are seldom in the cache: with 8,300
+(130 KB) a warp waited for the next one in 29% of a profiler's samples on an H200. Shifts for `//`
+and `%`, which Numba does in 64 bits, and addresses that differ by constants removed a third of
+the instructions.
 
-Beside a block of 256 threads with up to 192 registers one of `update`, of 128, fits a
-multiprocessor. Where the GPU can do that, they begin when the gradient by the logits is there,
-their first factor; blocks that look for numbers all the time slow down whoever makes them. And the
-next step's blocks begin where those of `update` end: they know which images come, prefetch them
-and wait until all weights are there.
+An SM holds a block of 256 threads with up to 192 registers beside one of `update`, of 128.
+Where the GPU can do that, blocks of `update` begin once the gradient by the logits, their first
+factor, is known; earlier they would only poll, which slows down the blocks that compute. The next
+step's blocks begin where those of `update` end, prefetch its images, and wait for the weights.
 
     h = leaky(x W' + b)
     mean, log variance = h W' + b; z = mean + exp(log variance / 2) e; KL
@@ -55,18 +55,18 @@ from warpsim.ptx import load, load4, store
 
 ONE, HALF, ZERO = float32(1), float32(0.5), float32(0)
 LEVELS = float32(1 / 255)
-ROWS = 16  # of the batch, that a group of blocks works on together
-MOST = 16  # blocks of a group
-WARPS = 8  # of a block; each takes its share of the depth
-#: Fragments of weights that a lane has in flight, four elements each. Each round of them is code of
-#: its own, and on plain cores 30 times as much.
+ROWS = 16  # images of the batch that a group of blocks works on
+MOST = 16  # blocks of a group, at most
+WARPS = 8  # of a block; each has a part of the depth
+#: Fragments of weights that a lane has in flight, four elements each. Each round is unrolled code,
+#: and on CUDA cores 30 times as much.
 AHEAD = {"tf32x3": 20, "tf32": 24, "float32": 4}
 TYPES = f"void({F}, {F}, uint8[::1], {I4}, {I4}, uint64)"
 
 
 @dataclass(frozen=True)
 class Forward(KernelPlan):
-    """And where its parts of the loss begin in a half of S, and where that ends."""
+    """A plan, and where partial losses begin in S, and where S ends."""
 
     losses: int
     end: int
@@ -89,7 +89,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, sync: 
         shape, batch
     )
     PIXELS, LATENT, BATCH = shape.pixels, shape.latent, batch
-    TOGETHER = LATENT % 4 == 0  # four neighbours' noise is of one counter
+    TOGETHER = LATENT % 4 == 0  # four neighbours' noise comes from one counter
     INVERSE = float32(1 / batch)
     of_warp, warp_sum = parts_of(WARP), lanes_sum(WARP)
     TILES = -(-B // ROWS)
@@ -121,11 +121,11 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, sync: 
     KL_AT = TILES * ACROSS4 * WARPS
     END = round_up4(LOSSES_AT + KL_AT + TILES * ACROSS2 * WARPS)
 
-    # --- the layers: what a thread needs besides the sums, and what it makes of four of them
+    # --- the layers: what a thread loads before the sums, and how it finishes four of these
 
     def layer(tile: Tile, columns: int, weights: int, early: Callable, late: Callable,
               parts: int = -1, wide: int = 0) -> tuple[Callable, Callable]:  # fmt: skip
-        """Device functions: begin to load what is there before; do a layer's tiles of a group."""
+        """Device functions: load ahead what is known; compute a layer's tiles of a group."""
         fetch, multiply, four = tile.fetch, tile.multiply, tile.four
         WIDE = wide or tile.columns
         COUNT, QUADS = -(-columns // WIDE), WIDE // 4
@@ -134,7 +134,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, sync: 
 
         @cuda.jit(device=True)
         def place(down, i):
-            """Row and column of this thread's four in a tile, whether it has any, and where."""
+            """Row and column of this thread's four in the tile, whether it has any, and in S."""
             n = int32(cuda.threadIdx.x)
             r, quad = of_quads(n)
             c = int32(4 * quad)
@@ -180,7 +180,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, sync: 
         return ahead, tiles
 
     def biases(weights: int, inputs: int) -> Callable:
-        """Device function: those of four neighbours, from P."""
+        """Device function that loads four neighbours' biases from P."""
         pitch = row_pitch(inputs)
 
         @cuda.jit(device=True)
@@ -192,7 +192,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, sync: 
         return four_of
 
     def activated(bias: Callable, columns: int, at: int, scale: float) -> tuple[Callable, Callable]:
-        """LeakyReLU of scaled sums and biases, kept from `at` on."""
+        """Device functions for LeakyReLU of scaled sums plus biases, stored from `at` on."""
         factor = float32(scale)
 
         @cuda.jit(device=True)
@@ -211,7 +211,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, sync: 
         return early, late
 
     def through(columns: int, activation: int, at: int) -> tuple[Callable, Callable]:
-        """The gradient by what went into LeakyReLU, from what came out of it."""
+        """Device functions for the gradient by LeakyReLU's input, from LeakyReLU's output."""
 
         @cuda.jit(device=True)
         def early(P, S, data, images, step, seed, row, column):
@@ -231,7 +231,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, sync: 
 
     @cuda.jit(device=True, fastmath=True)
     def drawn(place, step, seed):
-        """Four neighbours' noise; a row of them may begin anywhere in a counter."""
+        """Four neighbours' noise; a row may begin in the middle of a counter's four numbers."""
         if TOGETHER:
             return normal4(place // 4, step, seed)
         found = cuda.local.array(4, float32)
@@ -250,7 +250,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, sync: 
 
     @cuda.jit(device=True, fastmath=True)
     def code_late(S, four, shared, r, c, row, column, known):
-        """Mean, log variance, z; returns their KL divergence."""
+        """Store mean, log variance, noise and z; return the KL divergence."""
         s, u = four(shared, r, c), four(shared, r, c + int32(HALF_WIDE))
         made = cuda.local.array((3, 4), float32)
         part = ZERO
@@ -277,7 +277,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, sync: 
 
     @cuda.jit(device=True, fastmath=True)
     def pixels_late(S, four, shared, r, c, row, column, known):
-        """The gradient by the logits; returns their cross-entropy."""
+        """Store the gradient by the logits; return their cross-entropy."""
         s = four(shared, r, c)
         made = cuda.local.array(4, float32)
         part = ZERO
@@ -327,7 +327,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, sync: 
 
     @cuda.jit
     def forward(P, S, data, order, now, seed):
-        """now: the step, and its place in the epoch."""
+        """now: the step, and its index in the epoch."""
         shared = cuda.shared.array(0, float32)
         b1 = cuda.local.array(ROOM1, float32)
         b2 = cuda.local.array(ROOM2, float32)

@@ -1,12 +1,12 @@
-"""A trained VAE at work, of the course's own kernels: to codes and back, float32.
+"""A trained VAE's encoder and decoder, of the course's own kernels, in float32.
 
 >>> vae = VAE.trained()                            # or VAE(*load("training.npz"))
 >>> mean, log_variance = vae.encode(x)             # x (n, pixels), float32 in [0, 1]
 >>> grey = vae.decode(mean)                        # what vae.reconstruct(x) gives
 >>> new = vae.sample(16, 3)                        # 16 images of seed 3
 
-Arrays are of NumPy, CuPy, PyTorch or numba.cuda, and results of their kind. Of few images a layer
-is one launch, `course.kernels.gemm.gemv`'s; of many it is product, bias and activation.
+Arrays are of NumPy, CuPy, PyTorch or numba.cuda, and so are results. With few images a layer is
+one launch of `course.kernels.gemm.gemv`; with many it is product, bias and activation.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from course_models.training import rng
 from course_models.vae.shape import VAEShape
 from course_models.vae.weights import Weights, checked, trained
 
-FEW = 32  # images
+FEW = 32  # images up to which a layer is one launch
 
 
 class VAE:
-    """A VAE on the GPU (or the simulated one); `load` of `weights` gives what it is made of."""
+    """A VAE on the GPU (or the simulated one); `weights.load` returns its shape and weights."""
 
     def __init__(self, shape: VAEShape, weights: Weights):
         self.shape, self.weights = shape, checked(shape, weights)
@@ -49,7 +49,7 @@ class VAE:
 
     @classmethod
     def trained(cls) -> VAE:
-        """The small one that comes with the course: 8 x 8 pixels to 8 numbers."""
+        """The small VAE that comes with the course: 8 x 8 pixels to 8 numbers."""
         return cls(*trained())
 
     def encode(self, x: Array, stream: Stream = None) -> tuple[Array, Array]:
@@ -61,14 +61,14 @@ class VAE:
         return self._decode.call((z,), (), out, stream)
 
     def reconstruct(self, x: Array, stream: Stream = None) -> Array:
-        """Images through their means: decode(encode(x)[0])."""
+        """Images rebuilt from the means of their codes: decode(encode(x)[0])."""
         return self.decode(self.encode(x, stream)[0], None, stream)
 
     def sample(self, count: int, counter: int | Array = 0, stream: Stream = None) -> Array:
         """Images (count, pixels) of codes that are drawn from the standard normal distribution.
 
-        `counter` is a seed, and the images are NumPy's; or an array of int64, seed and step, as
-        `reparameterise` takes it, and they are of its kind.
+        `counter` is a seed; then the images are NumPy's. Or it is an array of int64, seed and step,
+        as `reparameterise` takes it; then the images are of its library.
         """
         if isinstance(count, numbers.Integral):
             count = int(count)

@@ -1,6 +1,6 @@
-"""Where a VAE's numbers lie on the GPU while it is trained: in rows of multiples of four.
+"""The layout of a VAE's arrays on the GPU during training: rows are padded to multiples of four.
 
-So every row begins at a multiple of 16 bytes. What is added is 0 and stays 0: it gets no gradient.
+So every row begins at a multiple of 16 bytes. Padding is 0 and stays 0, as it gets no gradient.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from course.kernels.steps import Launch, round_up
 from course_models.vae.shape import VAEShape
 from course_models.vae.weights import Weights
 
-ROW = 8  # float32, a sector of the memory
-F, I4 = "float32[::1]", "int32[::1]"  # types of kernels' arguments
+ROW = 8  # float32 in a sector
+F, I4 = "float32[::1]", "int32[::1]"  # argument types of kernels
 
 
 def round_up4(size: int) -> int:
@@ -27,7 +27,7 @@ def round_up4(size: int) -> int:
 
 
 def row_pitch(inputs: int) -> int:
-    """From one row of weights to the next: inputs, in fours, then four with the bias."""
+    """A row of weights: `inputs`, a multiple of four, then four with the bias, padded to `ROW`."""
     return round_up(inputs + 4, ROW)
 
 
@@ -35,8 +35,8 @@ def row_pitch(inputs: int) -> int:
 class ParameterLayout:
     """Where a VAE's parameters lie in one flat array.
 
-    A layer's biases are one more column of its weights: of an input that is always 1. It is the
-    first of the four behind the inputs, and rows begin at multiples of `ROW`.
+    A layer's biases are one more column of its weights, for an input that is always 1. That column
+    is the first of four behind the inputs; rows begin at multiples of `ROW`.
     """
 
     shape: VAEShape
@@ -46,7 +46,7 @@ class ParameterLayout:
         """Where each layer's rows begin, and its padded shape."""
         found, begin = {}, 0
         for name, (outputs, inputs) in self.shape.layers.items():
-            # means and log variances are padded each by themselves
+            # rows of means and of log variances are padded separately
             rows = 2 * round_up4(self.shape.latent) if name == "code" else round_up4(outputs)
             found[name] = begin, (rows, row_pitch(round_up4(inputs)))
             begin += math.prod(found[name][1])
@@ -57,7 +57,7 @@ class ParameterLayout:
         return sum(math.prod(padded) for _, padded in self.places.values())
 
     def _views(self, flat: np.ndarray, name: str) -> list[tuple[np.ndarray, slice]]:
-        """Parts of a flat array that hold a parameter, and which of its rows."""
+        """Views of a flat array that hold a parameter, each with the rows that it holds."""
         layer, kind = name.split(".")
         begin, padded = self.places[layer]
         array = flat[begin : begin + math.prod(padded)].reshape(padded)
@@ -87,7 +87,7 @@ class ParameterLayout:
 
 
 class Between(NamedTuple):
-    """Where what a step's first launch makes for its second begins; `end` is behind it all."""
+    """Where each result of a step's first launch begins in S; `end` is behind all of them."""
 
     h: int
     code: int
@@ -102,7 +102,7 @@ class Between(NamedTuple):
 
 
 def between(shape: VAEShape, batch: int) -> Between:
-    """The places for one shape and batch, each (batch, columns)."""
+    """The layout for one shape and batch; each result is (batch, columns)."""
     d, h, z, b = map(round_up4, (shape.pixels, shape.hidden, shape.latent, batch))
     found = [0]
     for columns in (h, 2 * z, z, z, h, d, h, 2 * z, h):
@@ -112,7 +112,7 @@ def between(shape: VAEShape, batch: int) -> Between:
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """A kernel, its types, and how it is launched; shared memory, dynamic, in bytes."""
+    """A kernel, its types and its launch; `shared` is dynamic shared memory in bytes."""
 
     kernel: Callable
     types: str

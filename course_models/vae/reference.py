@@ -1,4 +1,4 @@
-"""A VAE's training in NumPy, written out: what kernels are held to, and what trains without them.
+"""A VAE's training in NumPy, step by step: the kernels' reference, and the training without a GPU.
 
 A step, for a batch of x in [0, 1]:
 
@@ -7,8 +7,8 @@ A step, for a batch of x in [0, 1]:
     g = leaky(z W' + b)         logits = g W' + b
     loss = (BCE(logits, x) + KL(mean, log variance)) / batch
 
-then each layer's gradient, backwards, and Adam. e is the noise: `noise` of a seed and a step, so
-that it can be made again, anywhere, in any order.
+then each layer's gradient, backwards, and Adam. The noise e follows from a seed and a step
+(`noise`), so that it can be made again anywhere, in any order.
 
 Source: Kingma, Welling, "Auto-encoding variational Bayes", arXiv:1312.6114; Kingma, Ba, "Adam",
 arXiv:1412.6980; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011 (Philox).
@@ -24,7 +24,7 @@ import numpy as np
 from course_models.vae.shape import VAEShape
 from course_models.vae.weights import Training, Weights
 
-SLOPE = 0.2  # of LeakyReLU below 0
+SLOPE = 0.2  # LeakyReLU's slope below 0
 BETA1, BETA2, TINY = 0.9, 0.999, 1e-8  # Adam's
 MULTIPLIERS = 0xD2511F53, 0xCD9E8D57  # Philox's
 WEYL = 0x9E3779B9, 0xBB67AE85
@@ -60,7 +60,7 @@ def philox(counters: np.ndarray, step: int, seed: int) -> list[np.ndarray]:
 def noise(batch: int, latent: int, step: int, seed: int) -> np.ndarray:
     """Standard normal numbers of a step, by Box and Muller: (batch, latent), float64.
 
-    Four neighbours are of one counter, their place divided by 4: none depends on who computes it.
+    Element i comes from the counter i // 4, so that it does not depend on who computes it.
     """
     count = batch * latent
     bits = philox(np.arange(-(-count // 4)), step, seed)
@@ -78,12 +78,12 @@ def noise(batch: int, latent: int, step: int, seed: int) -> np.ndarray:
 
 
 def leaky(x: np.ndarray) -> np.ndarray:
-    """x where it is above 0, else a fifth of it."""
+    """x where it is above 0, else a fifth of x."""
     return np.where(x > 0, x, SLOPE * x)
 
 
 def leaky_gradient(grad: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The gradient with respect to x, from leaky's result: the slope keeps the sign."""
+    """The gradient by x, from y = leaky(x), which has the sign of x."""
     return np.where(y > 0, grad, SLOPE * grad)
 
 
@@ -94,14 +94,14 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def encode(w: Mapping[str, np.ndarray], x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means and log variances (n, latent) of images (n, pixels); and the hidden layer."""
+    """Means and log variances (n, latent) of images (n, pixels), and the hidden layer."""
     hidden = leaky(x @ w["encode.weight"].T + w["encode.bias"])
     mean, log_variance = np.split(hidden @ w["code.weight"].T + w["code.bias"], 2, axis=1)
     return mean, log_variance, hidden
 
 
 def decode(w: Mapping[str, np.ndarray], z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Logits (n, pixels) of codes (n, latent), of which `sigmoid` makes grey levels; the hidden."""
+    """Logits (n, pixels) of codes (n, latent), and the hidden layer; `sigmoid` gives greys."""
     hidden = leaky(z @ w["decode.weight"].T + w["decode.bias"])
     return hidden @ w["pixels.weight"].T + w["pixels.bias"], hidden
 
@@ -109,7 +109,7 @@ def decode(w: Mapping[str, np.ndarray], z: np.ndarray) -> tuple[np.ndarray, np.n
 def loss_terms(
     x: np.ndarray, logits: np.ndarray, mean: np.ndarray, log_variance: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What the loss adds up: BCE of each pixel (n, pixels), KL of each number (n, latent)."""
+    """The loss's terms: BCE of each pixel (n, pixels), KL of each latent number (n, latent)."""
     bce = np.maximum(logits, 0) - logits * x + np.log1p(np.exp(-np.abs(logits)))
     return bce, (mean**2 + np.exp(log_variance / 2) ** 2 - 1 - log_variance) / 2
 
@@ -125,7 +125,7 @@ def loss_and_gradients(
     x : ndarray, shape (batch, pixels)
         Grey levels in [0, 1].
     e : ndarray, shape (batch, latent)
-        The noise. All are of one type, float64 or float32, in which it is computed.
+        The noise. All have one dtype, float64 or float32, in which everything is computed.
     """
     batch = len(x)
     mean, log_variance, h = encode(w, x)
@@ -152,9 +152,9 @@ def loss_and_gradients(
 def adam(
     w: Weights, first: Weights, second: Weights, gradients: Weights, step: int, rate: float
 ) -> None:
-    """Change weights and both moments by a step of Adam, the `step`-th, from 1.
+    """Change weights and both moments by a step of Adam; the first step is 1.
 
-    1 - beta**step is computed in float64: in float32 that of 0.999 would be wrong by 1e-5.
+    1 - beta**step is computed in float64: in float32 it would be wrong by 1e-5 for beta = 0.999.
     """
     scale, spread = rate / (1 - BETA1**step), 1 / (1 - BETA2**step)
     for name, gradient in gradients.items():
@@ -179,14 +179,14 @@ class _Epoch:
 class NumpyTrainer:
     """Trains a VAE with NumPy, in float32.
 
-    In epoch e the images come in the order of ``numpy.random.default_rng((seed, e))``; those that
-    fill no batch are left out of it. Two trainings that begin alike end in the same bits on one
-    machine, whether one of them was saved and resumed or not.
+    In epoch e the images come in the order of ``numpy.random.default_rng((seed, e))``; a last batch
+    that is not full is left out. Two trainings that begin alike end in the same bits on one
+    machine, even if one of them was saved and resumed.
 
     Parameters
     ----------
     training : Training
-        From where to go on: `Training.begun`, or what `Training.load` read.
+        The state to continue: `Training.begun`, or what `Training.load` read.
     images : ndarray, shape (n, pixels), uint8
 
     Attributes
@@ -194,12 +194,12 @@ class NumpyTrainer:
     step : int
         Steps that are done.
     losses : list of float
-        Of the steps that this object did.
+        Losses of the steps that this object did.
     """
 
     def __init__(self, training: Training, images: np.ndarray):
         check_images(training.shape, images, training.batch)
-        self._begun, self._images = training, np.asarray(images)  # of a subclass, too
+        self._begun, self._images = training, np.asarray(images)  # may be a subclass
         parts = training.weights, training.first, training.second
         self._weights, self._first, self._second = map(_copied, parts)
         self.step, self.losses = training.step, []
@@ -223,13 +223,13 @@ class NumpyTrainer:
             self.losses.append(loss)
 
     def training(self) -> Training:
-        """All that is needed to go on from here."""
+        """The state from which a training can continue."""
         weights, first, second = map(_copied, (self._weights, self._first, self._second))
         return replace(self._begun, weights=weights, first=first, second=second, step=self.step)
 
 
 def check_images(shape: VAEShape, images: np.ndarray, batch: int) -> None:
-    """Refuse what cannot be trained on."""
+    """Refuse images that a VAE of this shape cannot be trained on."""
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 2:
         given = f"{images.dtype} {images.shape}" if isinstance(images, np.ndarray) else type(images)
         raise TypeError(f"images are {given}; they must be uint8, (n, pixels)")

@@ -1,4 +1,4 @@
-"""The layers of a VAE: how many numbers go in and out of each, and what its parameters are called.
+"""The layers of a VAE: each one's inputs and outputs, and the names of its parameters.
 
 x (pixels) -> hidden -> mean, log variance (latent each) -> z -> hidden -> logits (pixels)
 """
@@ -19,11 +19,11 @@ class VAEShape:
     Attributes
     ----------
     pixels : int
-        Of an image.
+        Pixels of an image.
     hidden : int
-        Of the layer after the image, and of the one before it.
+        Units of the encoder's and the decoder's hidden layer.
     latent : int
-        Numbers that an image becomes.
+        Numbers of an image's code.
     """
 
     pixels: int = 784
@@ -41,9 +41,9 @@ class VAEShape:
 
     @functools.cached_property
     def layers(self) -> dict[str, tuple[int, int]]:
-        """Numbers out of a layer, and into it, by its name, in the order of the way forward.
+        """Outputs and inputs of each layer by its name, in the order of the forward pass.
 
-        The first half of what comes out of "code" is the mean, the second the log variance.
+        The first half of the outputs of "code" is the mean, the second half the log variance.
         """
         return {
             "encode": (self.hidden, self.pixels),
@@ -62,5 +62,5 @@ class VAEShape:
 
     @property
     def count(self) -> int:
-        """All numbers that are learned."""
+        """How many parameters are learned."""
         return sum(map(math.prod, self.parameters.values()))

@@ -1,11 +1,11 @@
-"""Trains a VAE on the GPU, a step in two launches, many steps in a graph.
+"""Trains a VAE on the GPU: two launches for each step, many steps in a CUDA graph.
 
 >>> trainer = FusedTrainer(Training.begun(VAEShape()), images)
 >>> trainer.run(468)                              # an epoch of 60,000 images, in batches of 128
 >>> trainer.training().save("training.npz")       # from where any trainer goes on
 
-Results are the same bits each time, also when a training is saved, loaded and gone on with, in the
-middle of an epoch, too. `course_models.vae.forward` and `update` have the kernels.
+Results are the same to the bit each time, even if a training is saved and resumed in the middle of
+an epoch. The kernels are in `course_models.vae.forward` and `update`.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from course_models.vae.reference import check_images
 from course_models.vae.update import update_of
 from course_models.vae.weights import Training
 
-IN_A_GRAPH = 32, 4  # steps, even numbers
-#: Of a multiprocessor's memory, in hundredths, that is shared memory: enough for blocks of `update`
-#: beside one of `forward`. The rest is L1, through which weights come: 60 was slower.
+IN_A_GRAPH = 32, 4  # steps of a graph: even, since buffers alternate
+#: Per cent of an SM's memory that is shared memory: enough for blocks of `update` beside one of
+#: `forward`. The rest is L1, through which weights are loaded: 60 per cent were slower.
 SHARE = 44
-HISTORY = 4096  # losses that wait on the GPU
+HISTORY = 4096  # losses kept on the GPU until the host reads them
 
 
 class FusedTrainer:
-    """A VAE's training on the GPU (or the simulated one), as `NumpyTrainer` does it with NumPy.
+    """A VAE's training on the GPU (or the simulated one).
 
     The order of the images and the noise are those of `NumpyTrainer`.
 
     Parameters
     ----------
     training : Training
-        From where to go on: `Training.begun`, or what `Training.load` read.
+        The state to continue: `Training.begun`, or what `Training.load` read.
     images : ndarray, shape (n, pixels), uint8
     precision : str, optional
-        Of `PRECISIONS`: "tf32x3" (float32's accuracy on tensor cores), "tf32" (three digits),
-        "float32" (plain cores). Without it "tf32x3", and "float32" before compute capability 8.0,
-        where there is no TF32.
+        One of `PRECISIONS`: "tf32x3" (float32's accuracy on tensor cores), "tf32" (three digits),
+        "float32" (CUDA cores). Without it "tf32x3"; below compute capability 8.0, where there is
+        no TF32, "float32".
 
     Attributes
     ----------
@@ -99,21 +99,21 @@ class FusedTrainer:
         padded = np.zeros((len(images), self._pitch), np.uint8)
         padded[:, : images.shape[1]] = images
         self._images, self._data = len(images), cuda.to_device(padded.reshape(-1))
-        # rows that pad the last batch are read, and come to nothing
+        # rows that pad the batch are loaded, but their results are 0
         self._order = cuda.device_array(self.steps_of_an_epoch * training.batch + 3, np.int32)
         self._corrected = cuda.device_array(2 * self.steps_of_an_epoch, np.float32)
         self._between = cuda.to_device(np.full(2 * forward.end, MISSING, np.int32))
         self._history = cuda.to_device(np.zeros(HISTORY, np.float32))
         self._read: list[float] = []
-        self._first = training.step  # of which the loss is not yet read
+        self._first = training.step  # the first step whose loss is not yet read
         self._graphs: dict[int, Any] = {}
         ours = self._given(training.step % 2)
-        #: Both launches as the simulator runs them: for `trace`.
+        #: Both launches as the simulator runs them, for `trace`.
         shown = forward_of(*of, at_once, "grid")
         plans = shown, update_of(*of, shown, "grid")
         self.as_simulated = [its.launch(given) for its, given in zip(plans, ours, strict=True)]
         early = (Attribute.dependent(),) if way == "early" else ()
-        #: Of even steps, and of odd ones: the forward launch, and the update's.
+        #: For even steps and for odd ones: the launches of `forward` and of `update`.
         self._launches = [
             (
                 self._ready(forward, first, Attribute.cooperative(), *early),
@@ -139,12 +139,12 @@ class FusedTrainer:
 
     @property
     def losses(self) -> list[float]:
-        """Of the steps that this object did."""
+        """Losses of the steps that this object did."""
         self._fetch()
         return self._read
 
     def training(self) -> Training:
-        """All that is needed to go on from here."""
+        """The state from which a training can continue."""
         p, m, v = (its.copy_to_host() for its in self._parameters)
         now = p.reshape(2, -1)[self.step % 2]  # double buffered
         arrays = [self._layout.unpacked(its) for its in (now, m, v)]
@@ -153,7 +153,7 @@ class FusedTrainer:
         )
 
     def _tables(self, epoch: int) -> None:
-        """Hand the GPU an epoch's order and corrections, after all that is queued."""
+        """Copy an epoch's order and Adam's corrections to the GPU, after all queued work."""
         rng = np.random.default_rng((self._begun.seed, epoch))
         order = rng.permutation(self._images)[: self.steps_of_an_epoch * self._begun.batch]
         at = np.arange(1, self.steps_of_an_epoch + 1) + epoch * self.steps_of_an_epoch
@@ -162,7 +162,7 @@ class FusedTrainer:
         self._corrected.copy_to_device(corrected.astype(np.float32).reshape(-1))
 
     def _given(self, half: int) -> tuple[tuple, tuple]:
-        """What both launches get, in even or odd steps: arrays are double buffered."""
+        """Arguments of both launches in even or odd steps: arrays are double-buffered."""
 
         def read_and_written(array: Any) -> tuple[Any, Any]:
             size = array.size // 2
@@ -180,7 +180,7 @@ class FusedTrainer:
         )
 
     def _ready(self, its: KernelPlan, given: tuple, *attributes: Attribute) -> Any:
-        """A launch, ready to be called with a stream's handle and no addresses."""
+        """A prepared launch, to be called with a stream's handle and no addresses."""
         allow_shared(its.kernel, its.types, its.shared, SHARE)
         launch = KernelLaunch(its.kernel, its.blocks, its.threads, given, its.shared)
         if self._alone:
@@ -188,7 +188,7 @@ class FusedTrainer:
         return lambda stream, addresses: launch.on()
 
     def _queue(self, steps: int) -> None:
-        """Queue steps of one epoch: in graphs of many, where CuPy works; the rest one by one."""
+        """Queue steps of one epoch: with CuPy in CUDA graphs, the rest one by one."""
         done = self.step % 2 if steps else 0  # graphs begin with an even step
         self._launch(0, self.step, done)
         module, _ = backend.array_module()
@@ -210,7 +210,7 @@ class FusedTrainer:
                 launch(stream, ())
 
     def _fetch(self) -> None:
-        """Read the losses that are not yet read."""
+        """Copy the losses that are not yet read from the GPU."""
         count = self.step - self._first
         if count:
             history = self._history.copy_to_host()

@@ -1,16 +1,14 @@
-"""The second launch of a VAE's training step: the weights' gradients, and Adam's step of them.
+"""The second launch of a VAE's training step: the weights' gradients, and Adam's step.
 
-Where the GPU can begin it beside the first launch, each block waits for its own numbers, and the
-last layers come first, since their gradients are known first: much of it is done while the first
-launch goes back through the other layers. Three layers share one tile's code, whose sizes come with
-the call: instructions that are used once come from far, see `forward`. What Adam needs is in flight
-to shared memory while a block waits. The last block adds up the loss.
+A block computes a tile of one layer's gradient, d W = d' y, and at once Adam's step of the tile: no
+gradient is stored. A bias is the weight of an input that is always 1. Weights are loaded from one
+half of their array (P) and stored to the other (Q). The last block adds up the loss.
 
-Tiles of weights' and biases' gradients, with Adam's step: for a VAE's `update`.
-
-A block makes a tile of d W = d' y, of one layer, and Adam's step of it at once: no gradient is
-stored. A bias is the weight of an input that is always 1. Weights are read from one half of their
-array (P) and written to the other (Q).
+Where the GPU can begin this launch beside the first one, each block polls the results that it
+needs. The last layers' tiles come first, since their gradients are known first. So much of the
+work is done while the first launch still goes backward through the other layers. While a block
+waits, what Adam needs is copied to shared memory. Three layers share one tile's code and pass it
+their sizes, since code that runs once is not in the instruction cache, see `forward`.
 """
 
 from __future__ import annotations
@@ -42,14 +40,14 @@ from course_models.vae.shape import VAEShape
 from warpsim.ptx import commit_copies, copy4_async, load, load4, store, store4, wait_copies
 
 ZERO = float32(0)
-SIDE = 32  # of a tile
-WHITE = 255  # a pixel
+SIDE = 32  # rows and columns of a tile
+WHITE = 255  # the pixel that stands for 1, as the input of the bias
 
 
 class Layer(NamedTuple):
-    """Of a layer's weights: sizes, padded; where they begin in P, and their factors in S.
+    """A layer's weights: padded sizes, where they begin in P, and where their factors begin in S.
 
-    Behind the columns are four more, of which the first has the biases.
+    Behind the columns are four more; the first of these has the biases.
     """
 
     rows: int
@@ -61,21 +59,21 @@ class Layer(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """Device functions that make a tile of a layer's weights, 32 x 32; `at` is (down, right).
+    """Device functions for a tile of 32 x 32 of a layer's weights; `at` is its row and column.
 
     Attributes
     ----------
     fetch : device function of (at, layer, shared, P, M, V)
-        Begins to copy what Adam needs to shared memory.
+        Begins to copy weights and moments to shared memory.
     multiply : device function of (at, shared, S, above, B, below)
-        Of a layer whose factors are numbers: they begin there, with elements from row to row, and
-        columns less four. Warps share the batch; their sums come to shared memory.
+        The gradient's tile. `above` and `below` are the factors: where each begins, its row pitch,
+        its columns less four. Warps share the batch; their sums are stored in shared memory.
     multiply_first : device function of (at, shared, S, above, B, images)
-        Of the first layer, whose factor below are pixels.
+        The gradient's tile of the first layer, whose factor below is the images' pixels.
     learn : device function of (at, layer, factor, shared, Q, M, V, size, spread)
-        Adam's step, the sums times a factor.
+        Adam's step, with the sums times `factor` as gradients.
     numbers : int
-        float32 in shared memory.
+        Elements in shared memory, float32.
     """
 
     fetch: Callable
@@ -103,7 +101,7 @@ def _arrived():
 def copies_of(precision: str) -> tuple[Callable, Callable, Callable]:
     """Device functions: begin to copy four numbers to shared memory; close a group; wait for all.
 
-    Of a thread's own. For plain cores, where a GPU may lack such copies, they are load and store.
+    The copies are a thread's own. With "float32", whose GPUs may lack them, they load and store.
     """
     if precision == "float32":
         return _copied, _nothing, _nothing
@@ -111,7 +109,7 @@ def copies_of(precision: str) -> tuple[Callable, Callable, Callable]:
 
 
 def tiles_of(batch: int, precision: str, warps: int, awaits: Awaits, first: Layer) -> Tiles:
-    """Functions for tiles of all layers, of which the first has pixels below."""
+    """Functions for tiles of all layers; the first layer has pixels as its factor below."""
     how = {"warps": warps, "fragments": (2, 4), "awaits": awaits}
     t = small_gemm_tile("tn", 0, 0, batch, (0, 0), precision, given=True, ones=1, **how)
     sizes = first.rows, first.columns
@@ -126,7 +124,7 @@ def tiles_of(batch: int, precision: str, warps: int, awaits: Awaits, first: Laye
 
     @cuda.jit(device=True)
     def place(n, at, layer):
-        """Row and column of a tile's n-th four, where it lies, and whether it does."""
+        """Row and column of a tile's n-th four elements, their index, and whether they exist."""
         r, quad = of_quads(n)
         c = int32(4 * quad)
         row, column = int32(at[0] * SIDE + r), int32(at[1] * SIDE + c)
@@ -162,7 +160,7 @@ def tiles_of(batch: int, precision: str, warps: int, awaits: Awaits, first: Laye
         t = int32(cuda.threadIdx.x)
         arrive()
         to, n = int32(KEPT + 4 * t), t
-        while n < FOURS:  # a loop that is not unrolled: it would be so much more code
+        while n < FOURS:  # not unrolled: that would be too much code
             r, c, here, there = place(n, at, layer)
             if there:
                 s = four(shared, r, c)
@@ -184,16 +182,16 @@ def tiles_of(batch: int, precision: str, warps: int, awaits: Awaits, first: Laye
 
 ONE, LEVELS = float32(1), float32(1 / 255)
 NONE_YET = (int32(MISSING),) * 4
-WARPS = 4  # of a block: so few that one fits beside one of the first launch
+WARPS = 4  # of a block, so that one fits on an SM beside a block of `forward`
 THREADS = WARP * WARPS
-CLEARING = 128  # blocks that prepare the next step
+CLEARING = 128  # blocks that fill the next step's results with MISSING
 warp_sum = lanes_sum(WARP)
 TYPES = f"void({F}, {F}, {F}, {F}, {F}, {I4}, {F}, uint8[::1], {I4}, {F}, {I4}, {I4})"
 
 
 @functools.cache
 def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, sync: str) -> KernelPlan:
-    """The launch for one shape and batch, behind its first, as `forward_of` has it."""
+    """The launch for one shape and batch, after the launch `first` of `forward_of`."""
     W1, W2, W3, W4 = (begin for begin, _ in ParameterLayout(shape).places.values())
     D, H, Z, B = map(round_up4, (shape.pixels, shape.hidden, shape.latent, batch))
     H_AT, _, Z_AT, _, G_AT, LOGITS_AT, DG_AT, DCODE_AT, DH_AT, _ = between(shape, batch)
@@ -215,13 +213,13 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, sync:
     downs, acrosses = ([-(-size // SIDE) for size in sizes] for sizes in (
         [its.rows for its in layers], [its.columns + 4 for its in layers]))  # fmt: skip
     of4, of3, of2, of1 = map(parts_of, acrosses)
-    # blocks: the last layer's first
+    # blocks of the last layer come first
     UNTIL4, UNTIL3, UNTIL2, LAST = itertools.accumulate(map(operator.mul, downs, acrosses))
     CLEAR = min(CLEARING, LAST)
 
     @cuda.jit(device=True)
     def read4(S, at):
-        """Four neighbours, read until all are there: each is another warp's."""
+        """Load four neighbours until all are there: each comes from another warp."""
         of = await4(S, at)
         while is_missing(of[0]) or is_missing(of[1]) or is_missing(of[2]) or is_missing(of[3]):
             of = await4(S, at)
@@ -229,7 +227,7 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, sync:
 
     @cuda.jit(device=True)
     def book(shared, S, history, step):
-        """One block: the step's loss."""
+        """Let one block add up the step's loss."""
         t = int32(cuda.threadIdx.x)
         total = ZERO
         for n in range(LOSSES_AT + 4 * t, END, 4 * THREADS):
@@ -252,7 +250,7 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, sync:
         i = int32(cuda.blockIdx.x)
         four = await4(now, 0)
         step, place = four[0], four[1]
-        if i == 0:  # what the launch behind has to know before this one is done
+        if i == 0:  # the next launch needs step and place before this launch is done
             if cuda.threadIdx.x == 0:
                 following = int32(place + 1)
                 if following == corrected.size // 2:
@@ -261,7 +259,7 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, sync:
                 cuda.threadfence()
             cuda.syncthreads()
         let_next()
-        if i < CLEAR:  # for the next step
+        if i < CLEAR:  # the buffer of the next step
             for n in range(cuda.grid(1), END // 4, CLEAR * THREADS):
                 store4(bits, 4 * n, NONE_YET)
         size, spread = load(corrected, 2 * place), load(corrected, 2 * place + 1)

@@ -1,4 +1,4 @@
-"""A VAE's weights, and all that its training needs to go on: made, saved, loaded.
+"""A VAE's weights, and the whole state of its training: made, saved, loaded.
 
 The weights are a dict, a float32 array by each name of `VAEShape.parameters`. Files are NumPy's
 .npz, without pickle: nothing in them is executed.
@@ -20,16 +20,16 @@ from course_models import is_whole
 from course_models.vae.shape import VAEShape
 
 Weights = dict[str, np.ndarray]
-SIZES = "sizes"  # of the layers: pixels, hidden, latent
-NUMBERS = "numbers"  # of a training
+SIZES = "sizes"  # name in a file: pixels, hidden, latent
+NUMBERS = "numbers"  # name in a file: step, batch, seed, losses of a training
 MOMENTS = "first", "second"
-KAIMING = "encode.weight", "decode.weight"  # of the layers before a LeakyReLU
+KAIMING = "encode.weight", "decode.weight"  # layers that a LeakyReLU follows
 
 
 def initial(shape: VAEShape, seed: int = 0, slope: float = 0.2) -> Weights:
-    """Weights to begin with: uniform, as far as the layer's width wants it; biases are 0.
+    """Initial weights: uniform, within a bound that depends on the layer's width; biases are 0.
 
-    Kaiming's bound before a LeakyReLU of this slope, Xavier's (Glorot's) elsewhere.
+    The bound is Kaiming's before a LeakyReLU of this slope, Xavier's (Glorot's) elsewhere.
 
     Source: He et al., "Delving deep into rectifiers", arXiv:1502.01852; Glorot, Bengio,
     "Understanding the difficulty of training deep feedforward neural networks", AISTATS 2010.
@@ -46,7 +46,7 @@ def initial(shape: VAEShape, seed: int = 0, slope: float = 0.2) -> Weights:
 
 
 def checked(shape: VAEShape, weights: Mapping[str, np.ndarray], what: str = "weights") -> Weights:
-    """The weights in their order, in C order; ValueError where one is missing or does not fit."""
+    """The weights by name, in C order; ValueError where one is missing or does not fit."""
     wrong = sorted(set(weights) ^ set(shape.parameters))
     if wrong:
         raise ValueError(f"{what}: missing or superfluous are {', '.join(wrong)}")
@@ -66,7 +66,7 @@ def checked(shape: VAEShape, weights: Mapping[str, np.ndarray], what: str = "wei
 
 @dataclass(frozen=True)
 class Training:
-    """All that a training needs to go on with the same bits, in the middle of an epoch, too.
+    """The state with which a training continues to the same bits, in mid-epoch, too.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Training:
     batch, seed : int
     rate : float
     losses : int
-        CRC-32 of the steps' losses, which lie in a table beside the file.
+        CRC-32 of the table of the steps' losses, which lies beside the file.
     """
 
     shape: VAEShape
@@ -109,8 +109,8 @@ class Training:
         cls, shape: VAEShape, weights: Weights | None = None, *, batch: int = 128, seed: int = 0,
         rate: float = 1e-3,
     ) -> Training:  # fmt: skip
-        """A training of which nothing is done, from these weights or from `initial` ones."""
-        begun = cls(shape, {}, {}, {}, 0, batch, seed, rate)  # or it is refused
+        """A training before its first step, with these weights or with `initial` ones."""
+        begun = cls(shape, {}, {}, {}, 0, batch, seed, rate)  # refuses wrong values
         weights = checked(shape, weights) if weights is not None else initial(shape, begun.seed)
         zeros = {which: {name: np.zeros_like(its) for name, its in weights.items()}
                  for which in MOMENTS}  # fmt: skip
@@ -125,7 +125,7 @@ class Training:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Training:
-        """Read what `save` wrote; ValueError when the file is another one."""
+        """Read what `save` wrote; ValueError when the file has no training."""
         path = Path(path)
         shape, found = _load(path)
         if NUMBERS not in found or "rate" not in found:
@@ -158,14 +158,14 @@ def save(path: str | os.PathLike[str], shape: VAEShape, weights: Weights) -> Non
 
 
 def load(path: str | os.PathLike[str]) -> tuple[VAEShape, Weights]:
-    """Read weights, of a training's file, too.
+    """Read weights from a file of weights or of a training.
 
     Raises
     ------
     ValueError
-        When it is no such file, is cut off, or an array is missing, pickled or does not fit.
+        When the file is neither, is cut off, or an array is missing, pickled or does not fit.
     OSError
-        When it cannot be read at all.
+        When the file cannot be read at all.
     """
     shape, found = _load(Path(path))
     parts = {name: its for name, its in found.items() if name in shape.parameters}
