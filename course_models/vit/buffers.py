@@ -1,15 +1,15 @@
 """Memory by lifetimes: buffers that are never alive at the same time may share addresses.
 
 Each step of a forward pass reads some buffers and writes one. A buffer lives from the step that
-writes it to the last that reads it. All of them are allocated in one arena, the largest first, each
-at the lowest offset where it overlaps none that is alive at the same time.
+writes it to the last step that reads it. All buffers lie in one arena. They are placed there by
+falling size, each at the lowest offset where it overlaps no buffer that is alive at the same time.
 
 >>> lives = lifetimes([("a",), ("b", "a"), ("c", "b")])       # what each step touches
 >>> arena = packed(lives, {"a": 100, "b": 50, "c": 100})      # bytes
 >>> arena.offsets, arena.size, arena.least
 ({'a': 0, 'c': 0, 'b': 256}, 512, 150)
 
-How good that is: no arena can be smaller than what lives at one time, `least`.
+No arena can be smaller than `least`, the most bytes that are alive at one time.
 
 Source: Pisarchyk, Lee, "Efficient memory management for deep neural net inference",
 arXiv:2001.03288 (greedy by size).
@@ -30,7 +30,7 @@ from course.dispatch.slots import DeviceMemory
 from course.kernels.steps import round_up
 from warpsim.host import libcuda
 
-ALIGNED = 256  # bytes: a GPU's own allocations begin at multiples of that
+ALIGNED = 256  # bytes: the driver's own allocations begin at multiples of this
 
 
 class Arena(NamedTuple):
@@ -43,9 +43,9 @@ class Arena(NamedTuple):
     size : int
         Bytes of the arena.
     least : int
-        The most that lives at one time.
+        The most bytes that are alive at one time.
     apart : int
-        What the buffers would take without sharing.
+        Bytes of all buffers together without sharing.
     """
 
     offsets: dict[str, int]
@@ -64,7 +64,7 @@ def lifetimes(steps: Iterable[Sequence[str]]) -> dict[str, tuple[int, int]]:
 
 
 def packed(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> Arena:
-    """Allocate buffers of these lives and bytes in an arena."""
+    """Place buffers with these lifetimes and sizes in bytes in an arena."""
     offsets: dict[str, int] = {}
     for name in sorted(lives, key=lambda name: -sizes[name]):
         first, last = lives[name]
@@ -90,10 +90,10 @@ def packed(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> Ar
 
 
 class Allocation:
-    """Bytes from the driver's pool, in the order of the stream on which it is "launched".
+    """Bytes from the driver's pool, allocated and freed in the order of a stream's work.
 
-    The stream's earlier work may still use what is handed out, its later work what is given back.
-    The host waits for nothing, and in a CUDA graph both are nodes.
+    Earlier work of the stream may still use memory that is allocated, later work memory that is
+    freed. The host does not wait, and in a CUDA graph both are nodes.
 
     Source: NVIDIA, CUDA Driver API, "Stream Ordered Memory Allocator".
     """
@@ -102,7 +102,7 @@ class Allocation:
         self.size, self.memory, self.free = size, None, lambda: None
 
     def on(self, stream: Any = 0) -> None:
-        """Allocate: `memory` is a device array from then on, and `free` gives it back."""
+        """Allocate on a stream: then `memory` is a device array, and `free` frees it."""
         if backend.gpu() is None:
             self.memory = backend.cuda.device_array(self.size, np.uint8)
             return
@@ -117,10 +117,10 @@ def from_pool(
     steps: Sequence[tuple[Sequence[str], Callable[[dict[str, Any]], Iterable]]],
     sizes: Mapping[str, int],
 ) -> Iterator:  # fmt: skip
-    """What steps list, each of the names of its buffers and a call that is given their memory.
+    """Yield the launches of all steps; a step has its buffers' names, and a call for launches.
 
-    An `Allocation` comes before the first step that touches a buffer; it is given back after the
-    last. Each of them must be launched before the next is taken.
+    The call takes these buffers' memory by name. An `Allocation` is yielded before the first step
+    that touches a buffer, and freed after the last. The caller launches each item before the next.
     """
     lives = lifetimes(names for names, _ in steps)
     there: dict[str, Allocation] = {}

@@ -1,13 +1,13 @@
-"""Images in, as trained vision transformers want them: resized, cut, normalised.
+"""Reading images as trained vision transformers expect them: resized, cropped, normalised.
 
 >>> x = read_images(["cat.png", "dog.jpg"])                    # (2, 3, 224, 224), float16
 >>> x = read_images(paths, like="timm")                        # grey levels to -1 ... 1
 
-The shorter side becomes `resize` pixels, the middle of `side` x `side` is cut out, and levels from
-0 to 1 have their mean taken away and are divided by their deviation, a channel each. What a model
-was trained with is part of it: with another one it is wrong more often, and nothing says so.
-Images stay as they are stored, whatever a camera noted of its rotation; what is transparent has
-the colour below. Both are usual, too.
+The shorter side becomes `resize` pixels, and the middle of `side` x `side` is cropped. From levels
+of 0 to 1 each channel's mean is subtracted; then they are divided by its deviation. The
+preprocessing of a model's training is part of the model: with another one it is wrong more often,
+without any warning. A camera's note of its rotation is ignored, and transparency is dropped, which
+shows the colour below it; both are usual.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 Three = tuple[float, float, float]
 Source = str | os.PathLike[str] | Image.Image
-LONGEST = 16  # times the shorter side: what is further from the middle is cut off before, not after
+LONGEST = 16  # times the shorter side: longer images are cropped before they are resized, too
 RESAMPLES = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What is done to an image.
+    """How an image is preprocessed.
 
     Attributes
     ----------
     resize, side : int
-        Pixels of the shorter side, and of what is cut out.
+        Pixels of the shorter side, and of the side that is cropped.
     mean, deviation : tuple of float
-        Of red, green and blue, from 0 to 1.
+        For red, green and blue, in levels from 0 to 1.
     resample : str
         "bicubic" or "bilinear".
     """
 
     resize: int = 256
     side: int = 224
-    mean: Three = (0.485, 0.456, 0.406)  # of ImageNet
+    mean: Three = (0.485, 0.456, 0.406)  # ImageNet's
     deviation: Three = (0.229, 0.224, 0.225)
     resample: str = "bicubic"
 
@@ -79,7 +79,7 @@ class Preprocessing:
         return np.ascontiguousarray(x.transpose(2, 0, 1))
 
 
-#: As models of torchvision's, and most of timm's, were trained: `vit_b_16`, `vit_base_patch16_224`.
+#: For torchvision's models, such as `vit_b_16`, and most of timm's, such as `vit_base_patch16_224`.
 LIKE = {
     "imagenet": Preprocessing(),
     "torchvision": Preprocessing(resample="bilinear"),
@@ -90,16 +90,16 @@ LIKE = {
 def read_images(
     files: Iterable[Source] | Source, like: str | Preprocessing = "imagenet", side: int = 224
 ) -> np.ndarray:  # fmt: skip
-    """Images as a vision transformer takes them.
+    """Read images as a vision transformer's input.
 
     Parameters
     ----------
     files : iterable of path or PIL.Image.Image, or one of them
     like : str or Preprocessing
-        Of `LIKE`, whose sizes are for a side of 224, and grow with it. Timm's models of 384 pixels
-        cut nothing off: ``Preprocessing(384, 384, (0.5,) * 3, (0.5,) * 3)``.
+        One of `LIKE`, whose sizes are for a side of 224 and scale with `side`. Timm's models of 384
+        pixels crop nothing: ``Preprocessing(384, 384, (0.5,) * 3, (0.5,) * 3)``.
     side : int
-        Pixels of a model's images, `ViTShape.image`.
+        Pixels of a side of the model's images, `ViTShape.image`.
 
     Returns
     -------
@@ -108,11 +108,11 @@ def read_images(
     Raises
     ------
     TypeError
-        For something else.
+        For a file that is neither a path nor an image.
     ValueError
-        Where a file is no image, or broken, or of more than 8 bits; for another word.
+        If a file is no image, is broken or has more than 8 bits; for an unknown `like`.
     OSError
-        Where a file cannot be read at all.
+        If a file cannot be read at all.
     """
     if isinstance(like, str):
         if like not in LIKE:
@@ -140,6 +140,6 @@ def _opened(path: str | os.PathLike[str]) -> Image.Image:
     except (UnidentifiedImageError, SyntaxError):
         raise ValueError(f"{os.fspath(path)} is no image that Pillow can read") from None
     except OSError as problem:
-        if problem.errno is not None:  # not there, or not allowed
+        if problem.errno is not None:  # missing, or no permission
             raise
         raise ValueError(f"{os.fspath(path)} is a broken image: {problem}") from None

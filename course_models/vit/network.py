@@ -1,4 +1,4 @@
-"""A vision transformer at work, of the course's own kernels, float16 with sums in float32.
+"""A vision transformer's forward pass by the course's kernels, in float16 with sums in float32.
 
 >>> vit = ViT(*load("vit_base_patch16_224.safetensors"))
 >>> scores = vit(images)                     # (n, 3, 224, 224), float16 -> (n, classes)
@@ -9,8 +9,8 @@
 >>> scores = replay()
 
 Arrays are of NumPy, CuPy, PyTorch or numba.cuda, and results of the same library. A forward pass
-is a list of steps, `ViT.steps`: each says which buffers it touches, so that memory can be planned,
-and what it launches. All buffers are matrices of float16, a row a token.
+is a list of steps, `ViT.steps`. A step names the buffers that it touches, so that memory can be
+planned, and lists its launches. All buffers are matrices of float16 with a row for each token.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Step(NamedTuple):
     Attributes
     ----------
     name : str
-        As the layer whose weights it takes, or what it does.
+        The layer whose weights the step takes, or what it does.
     touches : tuple of str
-        Buffers that it reads, then those that it writes.
+        Buffers that the step reads, then those that it writes.
     launches : callable
-        ``launches(views)``: of these buffers' arrays.
+        ``launches(views)`` lists the launches, given these buffers' arrays.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Step(NamedTuple):
 
 
 class ViT:
-    """A vision transformer on the GPU (or the simulated one); `load` gives what it is made of.
+    """A vision transformer on the GPU (or the simulated one); `load` returns shape and weights.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class ViT:
                         for its in (layer, first) for which in ("weight", "bias"))  # fmt: skip
                 folded = map(cuda.to_device, normed.folded(*four))
                 self._there[f"blocks.{n}.{layer}, normed"] = [*folded]
-        cuda.synchronize()  # they are there for any stream
+        cuda.synchronize()  # so that work on any stream finds the weights
         self._device = cuda.get_current_device().id
         pool = self.flags.buffers == "asynchronous"
         launches = self._pool_launches if pool else self._all_launches
@@ -120,7 +120,7 @@ class ViT:
     def __call__(self, images: Array, out: Array | None = None, stream: Stream = None) -> Array:
         """Scores (n, classes) of images (n, channels, side, side), float16.
 
-        With patches that the host sorts or adds up, images and scores are NumPy's.
+        If the host sorts or adds up patches (`flags.patches`), images and scores are NumPy's.
 
         Raises
         ------
@@ -139,7 +139,7 @@ class ViT:
         return self._whole.call((images,), (), out, stream)
 
     def tokens(self, images: Array, out: Array | None = None, stream: Stream = None) -> Array:
-        """What images are before the first block: (n, tokens, width), float16."""
+        """Images as tokens before the first block: (n, tokens, width), float16."""
         if self.flags.patches not in LADDER:
             raise ValueError(
                 f"patches {self.flags.patches!r} come by way of the host: ask embedding.embed, or "
@@ -150,14 +150,14 @@ class ViT:
     def block(
         self, number: int, x: Array, out: Array | None = None, stream: Stream = None
     ) -> Array:
-        """What block `number` makes of x (n, tokens, width), float16; `out` is not x."""
+        """The output of block `number` for x (n, tokens, width), float16; `out` must not be x."""
         if not is_whole(number) or not 0 <= number < self.shape.depth:
             raise ValueError(f"block is {number!r}; it must be from 0 to {self.shape.depth - 1}")
         return self._block.call((x,), (int(number),), out, stream)
 
     # ------------------------------------------------------------------ what is done
     def steps(self) -> list[Step]:
-        """A forward pass; its input is the buffer "images", or "tokens" that the host made."""
+        """The steps of a forward pass; input is the buffer "images", or tokens made on the host."""
         x, found = "x", []
         if self.flags.patches in LADDER:
             touched = "images", "rows", "begun", *[f"{x}.sums"] * self._within, x
@@ -178,9 +178,9 @@ class ViT:
         self, number: int, x: str, out: str, alone: bool = False, deep: int = 0,
         counts: bool = False,
     ) -> list[Step]:  # fmt: skip
-        """A block from buffer x to buffer out, another one; no product writes what it adds.
+        """A block from buffer x to another buffer, out; no product overwrites its residual.
 
-        With `alone` class tokens alone go on after the attention; `deep`, `counts`: as of products.
+        With `alone` only class tokens go on after attention; `deep`, `counts`: as in `_product`.
         """
 
         def its(name: str) -> str:
@@ -208,15 +208,15 @@ class ViT:
         return [*found, *self._added(its("mlp.fc2"), hidden, middle, out, counts)]
 
     def _by_image(self, rows: Array, *sizes: int) -> Array:
-        """Rows, a token each, as (images, tokens, *sizes)."""
+        """Rows, one for each token, as (images, tokens, *sizes)."""
         return rows.reshape(rows.shape[0] // self.shape.tokens, self.shape.tokens, *sizes)
 
     def _first_tokens(self, x: Array) -> Array:
-        """Of each image, as a matrix whose rows are strided."""
+        """The first token of each image, as a matrix with strided rows."""
         return part(self._by_image(x, self.shape.width), 1, 0)
 
     def _firsts(self, x: str, out: str) -> Step:
-        """The first token of each image, copied."""
+        """Copy the first token of each image."""
 
         def launches(views: Views) -> list[Launch]:
             return unfused_epilogue.launches(self._first_tokens(views[x]), None, None, views[out])
@@ -226,7 +226,7 @@ class ViT:
     def _patches(self, views: Views) -> list[Launch]:
         given = [views[name] for name in ("images", "rows", "begun", "x")]
         found = self.embedding.launches(*given, self.flags.patches, self.flags.product)
-        if "x.sums" in views:  # none in `tokens`, where no norm follows
+        if "x.sums" in views:  # not in `tokens`, where no norm follows
             how = self.embedding.weight, None, *given[2:], views["x.sums"], self.flags.product
             found = [found[0], normed.counting(given[1], *how)]
         return found
@@ -246,7 +246,7 @@ class ViT:
     def _normed(
         self, norm: str, layer: str, x: str, between: str, out: str, deep: int, **how: Any
     ) -> list[Step]:
-        """LayerNorm and a product; one step where x has its rows' sums, of a product so deep."""
+        """LayerNorm and a product; one step if x has row sums (`deep`: its product's depth)."""
         if deep:
             return [self._product(layer, x, out, deep=deep, **how)]
         return [self._norm(norm, x, between), self._product(layer, between, out, **how)]
@@ -255,9 +255,9 @@ class ViT:
         self, layer: str, x: str, out: str, residual: str | None = None, activation: str = "",
         bias: bool = True, few: bool = False, counts: bool = False, deep: int = 0,
     ) -> Step:  # fmt: skip
-        """activation(x weight' + bias) + residual; `few` results take what is best for them.
+        """activation(x weight' + bias) + residual; `few` takes the method "auto".
 
-        With `deep` x is normed, by its rows' sums, of a product so deep; `counts`: out gets sums.
+        With `deep`, the depth of x's product, x is normed by its row sums; `counts` stores out's.
         """
 
         def launches(views: Views) -> list[Launch]:
@@ -269,10 +269,10 @@ class ViT:
                 return [normed.counting(*given, self.flags.product)]
             if deep:
                 given = *self._there[f"{layer}, normed"], views[out], views[f"{x}.sums"], deep
-                blocks = self.shape.heads * ceil_div(len(views[x]), 64)  # about, of attention
+                blocks = self.shape.heads * ceil_div(len(views[x]), 64)  # of attention, roughly
                 how = EPSILON, activation, self.flags.product, blocks * layer.endswith("qkv")
                 return [normed.normed(views[x], *given, *how)]
-            method = "auto" if few else self.flags.product  # any number of classes goes with any
+            method = "auto" if few else self.flags.product  # for any number of classes
             how = {"layout": "nt", "activation": activation, "method": method}
             return gemm.ladder.launches(views[x], weight, added, other, views[out], **how)
 
@@ -281,7 +281,7 @@ class ViT:
         return Step(layer, touched, launches)
 
     def _added(self, layer: str, x: str, other: str, out: str, counts: bool = False) -> list[Step]:
-        """x weight' + bias + residual, added within the product or by a kernel of its own."""
+        """x weight' + bias + residual; added in the epilogue or by a kernel of its own."""
         if self.flags.residual == "epilogue":
             return [self._product(layer, x, out, other, counts=counts)]
         alone = f"{x}, {layer} alone"
@@ -290,7 +290,7 @@ class ViT:
     def _unfused(
         self, layer: str, x: str, out: str, residual: str | None = None, activation: str = ""
     ) -> Step:
-        """The layer's bias and an activation, or a residual, after its product."""
+        """Bias and activation, or a residual, in a kernel after the layer's product."""
 
         def launches(views: Views) -> list[Launch]:
             bias = self._there[f"{layer}.bias"] if activation else None
@@ -315,7 +315,7 @@ class ViT:
 
     # ------------------------------------------------------------------ memory
     def shapes(self, batch: int, steps: Sequence[Step] | None = None) -> dict[str, tuple[int, int]]:
-        """Rows and columns of each buffer of these steps, or of all, but for images and scores."""
+        """Rows and columns of each buffer of these steps, or of all steps."""
         steps = self.steps() if steps is None else steps
         d, rows = self.shape.width, batch * self.shape.tokens
         wide = {"rows": self.embedding.rows_of(self.flags.patches), "qkv": 3 * d,
@@ -327,7 +327,7 @@ class ViT:
         }  # fmt: skip
 
     def arena(self, batch: int, steps: Sequence[Step] | None = None) -> Arena:
-        """Where the buffers of so many images lie; of these steps, or of all."""
+        """The arena of the buffers for so many images, of these steps or of all."""
         steps = self.steps() if steps is None else steps
         lives = lifetimes(step.touches for step in steps)
         lives = {name: life for name, life in lives.items() if name not in OUTSIDE}
@@ -335,7 +335,7 @@ class ViT:
         return packed(lives, {name: HALF.itemsize * math.prod(shapes[name]) for name in lives})
 
     def _views(self, batch: int, steps: Sequence[Step]) -> Views:
-        """The buffers as arrays, in memory that belongs to a plan."""
+        """The buffers as arrays, in a plan's workspace."""
         shapes, arena = self.shapes(batch, steps), self.arena(batch, steps)
         if self.flags.buffers == "apart":
             return {name: workspace(shapes[name], HALF) for name in arena.offsets}
@@ -343,7 +343,7 @@ class ViT:
         return {name: view(memory, start, shapes[name]) for name, start in arena.offsets.items()}
 
     def _pool_launches(self, images: Array, scores: Array) -> Iterator:
-        """A forward pass whose buffers come from the driver's pool and go back to it."""
+        """A forward pass whose buffers are allocated from the driver's pool and freed."""
         shapes, ends = self.shapes(len(scores)), {"images": images, "scores": scores}
 
         def listed(step: Step, memory: Views) -> list[Launch]:
@@ -355,7 +355,7 @@ class ViT:
             for step in self.steps()
         ]
         sizes = {name: HALF.itemsize * math.prod(its) for name, its in shapes.items()}
-        with cuda.defer_cleanup():  # what Numba frees would break a graph that is captured
+        with cuda.defer_cleanup():  # a free by Numba would break a capture
             yield from from_pool(todo, sizes)
 
     # ------------------------------------------------------------------ the entry points
@@ -364,7 +364,7 @@ class ViT:
         return self.shape.channels, self.shape.patch, self.shape.tokens
 
     def _batch(self, shape: tuple[int, ...]) -> int:
-        """Images, or the tokens of how many, that have this shape."""
+        """The number of images of an array of images, or of rows of tokens, of this shape."""
         return shape[0] if len(shape) != 2 else shape[0] // self.shape.tokens
 
     def _scores(self, images: ArrayFacts) -> Result:
@@ -403,11 +403,11 @@ class ViT:
         return [launch for step in steps for launch in step.launches(views)]
 
 
-OUTSIDE = ("images", "scores")  # buffers that the caller has
+OUTSIDE = ("images", "scores")  # the caller's arrays
 
 
 def part(array: Array, axis: int, number: int) -> Array:
-    """``array[..., number, ...]`` at that axis, a view, of a layout, too."""
+    """The view ``array[..., number, ...]`` at that axis, of an `ArraySlot`, too."""
     if not isinstance(array, ArraySlot):
         return array[(*(slice(None),) * axis, number)]
     offset = array.offset + number * array.strides[axis]
@@ -416,7 +416,7 @@ def part(array: Array, axis: int, number: int) -> Array:
 
 
 def rows_of(array: Array, name: str) -> Array:
-    """Tokens (images, tokens, width) as rows; ValueError where they do not lie in C order."""
+    """Tokens (images, tokens, width) as rows; ValueError if they are not in C order."""
     return in_order(array, name).reshape(array.shape[0] * array.shape[1], array.shape[2])
 
 
@@ -429,9 +429,9 @@ def view(memory: Array, start: int, shape: tuple[int, ...]) -> Array:
 
 
 class Graph:
-    """A call's launches, recorded once and made by one call of the host from then on, with CuPy.
+    """A call's launches, captured once in a CUDA graph, with CuPy, and then launched as one.
 
-    The arrays keep their memory: new images are copied into them.
+    The arrays keep their memory: to compute others, copy new images into them.
 
     Parameters
     ----------
@@ -442,7 +442,7 @@ class Graph:
     Attributes
     ----------
     out : cupy.ndarray
-        What the call gives, in each replay in the same memory.
+        The call's result, in each replay in the same memory.
     """
 
     def __init__(self, call: Callable[..., Array], *arrays: Array):
@@ -451,7 +451,7 @@ class Graph:
         self.arrays, self._stream = arrays, cupy.cuda.Stream(non_blocking=True)
         cupy.cuda.get_current_stream().synchronize()
         with self._stream:
-            self.out = call(*arrays)  # compiles, and takes the memory
+            self.out = call(*arrays)  # compiles, and allocates
             self._stream.synchronize()
             self._graph, _ = capture_graph(self._stream, lambda: call(*arrays, out=self.out))
         self._current = cupy.cuda.get_current_stream

@@ -1,10 +1,10 @@
-"""LayerNorm within the products around it: what `course.kernels.gemm.epilogue` does, launched.
+"""LayerNorm computed by the products before and after it: launches for `gemm.epilogue`'s `Norm`.
 
->>> counting(x, weight, bias, residual, out, sums)             # what makes the rows counts
+>>> counting(x, weight, bias, residual, out, sums)             # stores rows, and sums of them
 >>> weight, bias = folded(weight, bias, gamma, beta)           # once, on the host
->>> normed(out, weight, bias, hidden, sums, depth, 1e-6, "gelu")      # and what reads them
+>>> normed(out, weight, bias, hidden, sums, depth, 1e-6, "gelu")      # normalises by these sums
 
-All are of float16 in the layout "nt", on a GPU of 9.0; sums are memory for (rows, `pitch`) of it.
+Arrays are float16, in the layout "nt", for compute capability 9.0; sums have (rows, `pitch`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from course.kernels.steps import Launch, ceil_div, multiprocessors
 
 #: How many blocks may share the depth of a tile, by the method of `course.kernels.gemm.half`.
 SHARED_BY = {"auto": (1, *SPLITS), "roles": (1,), "split": SPLITS}
-MULTIPLE = 16  # rows have so many elements, or a multiple: what two tiles share is counted once
+MULTIPLE = 16  # of rows' lengths: then a column that two tiles share is counted once
 
 
 def pitch(columns: int) -> int:
-    """Elements of a row of sums: two of float32 for each tile across, of the narrowest tiles."""
+    """Float16 elements in a row of sums: two float32 for each tile of 64 columns."""
     return 4 * ceil_div(columns, 64)
 
 
@@ -38,9 +38,9 @@ def _tile(
 def folded(
     weight: np.ndarray, bias: np.ndarray, gamma: np.ndarray, beta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A layer's weights (columns, depth) behind LayerNorm, and float32, two a column.
+    """A layer's weights (columns, depth) with LayerNorm's factors, and two float32 for each column.
 
-    These are its bias and the sum of its weights, as float16 holds them.
+    These are the column's bias, and the sum of its weights as rounded to float16.
     """
     exact = weight.astype(np.float64)
     found = (exact * gamma).astype(np.float16)
@@ -52,7 +52,7 @@ def counting(
     a: Array, b: Array, bias: Array | None, residual: Array, out: Array, sums: Array,
     method: str = "auto",
 ) -> Launch:  # fmt: skip
-    """a b' + bias + residual, and the sums of its rows."""
+    """The launch of a b' + bias + residual that also stores sums of each row of the result."""
     p = GemmProblem.of(a, b, bias, residual, out, "nt")
     tile, sums = _tile(p[1:4], True, method), as_words(sums, kind="f")
     return launch_of(*tile, p, a, b, bias, residual, out, Norm(counts=True), sums)
@@ -62,10 +62,10 @@ def normed(
     a: Array, b: Array, bias: Array, out: Array, sums: Array, depth: int, eps: float,
     activation: str = "", method: str = "auto", beside: int = 0,
 ) -> Launch:  # fmt: skip
-    """activation(LayerNorm(a) weight' + bias), of what `folded` made.
+    """The launch of activation(LayerNorm(a) weight' + bias), with `folded` weights and bias.
 
-    `depth` is that of the product that made a and its sums, by the same method. `beside` are blocks
-    of the next launch: if they are few, multiprocessors are left to them, where they begin early.
+    `depth` is that of the product that made a and its sums, by the same method. `beside` counts the
+    next launch's blocks: if they are few, SMs are left free for them, so that they begin early.
     """
     p = GemmProblem.of(a, b, bias, None, out, "nt", activation)
     made_by, _ = _tile((p.rows, p.depth, depth), True, method)

@@ -1,4 +1,4 @@
-"""A vision transformer in NumPy, float64: what all others are held to."""
+"""A vision transformer in NumPy, float64: the reference of all others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
 
 
 def attention(qkv: np.ndarray, heads: int) -> np.ndarray:
-    """softmax(q k' / sqrt(head)) v of (images, tokens, 3 width); the heads side by side again."""
+    """softmax(q k' / sqrt(head)) v, from (images, tokens, 3 width); heads lie side by side."""
     n, tokens, columns = qkv.shape
     q, k, v = qkv.reshape(n, tokens, 3, heads, -1).transpose(2, 0, 3, 1, 4)
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
@@ -30,7 +30,7 @@ def attention(qkv: np.ndarray, heads: int) -> np.ndarray:
 
 
 def tokens(shape: ViTShape, weights: Weights, images: np.ndarray) -> np.ndarray:
-    """What images (n, channels, side, side) are before the first block: (n, tokens, width)."""
+    """Images (n, channels, side, side) as tokens before the first block: (n, tokens, width)."""
     w = {name: its.astype(np.float64) for name, its in weights.items() if "block" not in name}
     p, side = shape.patch, shape.image // shape.patch
     cut = images.astype(np.float64).reshape(len(images), shape.channels, side, p, side, p)

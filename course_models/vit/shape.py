@@ -1,6 +1,6 @@
-"""The sizes of a vision transformer, what its parameters are called, and which way each part goes.
+"""A vision transformer's sizes, its parameters' names, and the implementation of each part.
 
-An image's patches become tokens, a class token goes before them; then `depth` blocks,
+An image's patches become tokens, with a class token before them. Then follow `depth` blocks,
 
     x += proj(attention(qkv(norm1(x)))),   x += fc2(gelu(fc1(norm2(x)))),
 
@@ -23,19 +23,19 @@ from course_models import is_whole
 from course_models.patches import WAYS
 from course_models.vit.normed import MULTIPLE
 
-EPSILON = 1e-6  # of both timm's and torchvision's LayerNorm
+EPSILON = 1e-6  # LayerNorm's, in timm and in torchvision
 
 
 @dataclass(frozen=True)
 class ViTShape:
-    """A vision transformer's sizes; ViT-Base of 100 classes without others.
+    """A vision transformer's sizes; the defaults are ViT-Base with 100 classes.
 
     Attributes
     ----------
     image, patch : int
-        Pixels of a side; patches fill the image.
+        Pixels of a side; `patch` divides `image`.
     width, heads : int
-        Elements of a token; attention's heads share them.
+        Elements of a token, and attention's heads, among which they are divided.
     depth, mlp : int
         Blocks, and elements of a token between a block's last two layers.
     classes, channels : int
@@ -65,12 +65,12 @@ class ViTShape:
 
     @property
     def head(self) -> int:
-        """Elements of a token that one head has."""
+        """Elements of a token in one head."""
         return self.width // self.heads
 
     @property
     def tokens(self) -> int:
-        """Of an image, the class token among them."""
+        """Tokens of an image, the class token included."""
         return (self.image // self.patch) ** 2 + 1
 
     @functools.cached_property
@@ -94,7 +94,7 @@ class ViTShape:
         return sum(map(math.prod, self.parameters.values()))
 
     def operations(self, batch: int = 1) -> int:
-        """Of the products of a forward pass, a multiplication and an addition each."""
+        """Operations of a forward pass's matrix products; a multiply-add counts as two."""
         d, tokens = self.width, self.tokens
         linear = 2 * tokens * d * (4 * d + 2 * self.mlp)
         attention = 4 * tokens * tokens * d
@@ -102,7 +102,7 @@ class ViTShape:
         return batch * (patches + self.depth * (linear + attention) + 2 * d * self.classes)
 
 
-#: Small enough for the simulator, with heads of the size that attention takes.
+#: Small enough for the simulator, with heads of a size that attention takes.
 TOY = ViTShape(image=8, patch=4, width=128, depth=1, heads=2, mlp=192, classes=5)
 
 
@@ -110,29 +110,29 @@ TOY = ViTShape(image=8, patch=4, width=128, depth=1, heads=2, mlp=192, classes=5
 class Flags:
     """Which implementation each part of a vision transformer takes.
 
-    All take and give the same, float16 of the same layout: any goes with any.
+    All have inputs and outputs in float16 of the same layout, so that they can be combined freely.
 
     Attributes
     ----------
     patches : str
-        Of `course_models.patches.WAYS`.
+        One of `course_models.patches.WAYS`.
     norm : str
-        "within": by the products around it, where they are fused, and by TMA: "roles", or "auto"
-        on a GPU of compute capability 9.0; else by "auto", a method of LayerNorm as others are.
+        "within": the products before and after it compute it, if they are fused and by TMA:
+        "roles", or "auto" with compute capability 9.0. Else "auto", or another method of LayerNorm.
     attention, product : str
-        The method of attention, of products but the last, of any number of classes.
+        The method of attention, and of all products but the last, whose columns are the classes.
     mlp : str
-        "fused": bias and GELU within the product; "unfused": a kernel of their own.
+        "fused": bias and GELU in the product's epilogue; "unfused": in a kernel of their own.
     residual : str
-        "epilogue": added within the product; "apart": by a kernel of its own.
+        "epilogue": added in the product's epilogue; "apart": in a kernel of its own.
     gelu : str
-        "gelu", with erf, as all trained ViTs here have it, or "gelu tanh".
+        "gelu", with erf, which all trained ViTs here have, or "gelu tanh".
     last : str
-        "all": all tokens go through the last block, as through others; "class": after its attention
-        the class tokens alone, since nothing reads what becomes of the others.
+        "all": all tokens go through the whole last block; "class": after its attention only the
+        class tokens do, since nothing reads the others' results.
     buffers : str
         "arena": buffers that are not alive together share memory; "apart": each has its own;
-        "asynchronous": taken from the driver's pool and given back between launches.
+        "asynchronous": allocated from the driver's pool and freed between launches.
     """
 
     patches: str = "gemm"
@@ -154,12 +154,12 @@ class Flags:
 
     @classmethod
     def given(cls, flags: Flags | None) -> Flags:
-        """Those that were given, or the usual ones.
+        """The given flags, or the defaults.
 
         Raises
         ------
         TypeError
-            For anything else, such as a dict of them.
+            For anything else, such as a dict of flags.
         """
         if not isinstance(flags, Flags | None):
             raise TypeError(
@@ -169,7 +169,7 @@ class Flags:
         return flags or cls()
 
     def within(self, shape: ViTShape) -> bool:
-        """Whether products do LayerNorm, if the GPU has what they need."""
+        """Whether products compute LayerNorm, if the GPU has compute capability 9.0."""
         fused = (self.norm, self.patches, self.mlp, self.residual)
         by_tma = self.product == "roles" or (self.product == "auto" and backend.gpu() is not None)
         fits = by_tma and not (shape.width | shape.mlp) % MULTIPLE
@@ -177,7 +177,7 @@ class Flags:
 
     @staticmethod
     def choices() -> dict[str, tuple[str, ...]]:
-        """What each flag can be."""
+        """The values that each flag can have."""
         return {
             "patches": WAYS,
             "norm": ("within", *(its for its in LADDER.names if its != REGISTERS_AND_SHARED)),

@@ -1,4 +1,4 @@
-"""What an epilogue does, as a kernel of its own: what fusing saves.
+"""A product's epilogue as a kernel of its own, to show what fusion saves.
 
 >>> launches(y, bias, None, y, "gelu")          # y = gelu(y + bias)
 >>> launches(y, None, residual, out)            # out = y + residual
@@ -27,8 +27,8 @@ def unfused_epilogue(
 ) -> Callable:
     """The kernel of (x, bias, other, out): activation(x + bias) + other, for each element.
 
-    Mapping: a block has a row; thread t its elements 2 t and 2 t + 1, then those 512 on.
-    Memory: `wide`, a warp reads 128 bytes of the row at a time; the bias comes from L2.
+    Mapping: a block has a row; if `wide`, thread t has elements 2 t and 2 t + 1, then those 512 on.
+    Memory: if `wide`, a warp loads 128 bytes of the row at a time; the bias comes from L2.
     """
     ELEMENT, act = ELEMENTS[element], ACTIVATIONS[activation] or ACTIVATIONS["gelu"]
     active, ZERO = bool(activation), float32(0)

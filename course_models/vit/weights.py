@@ -1,12 +1,12 @@
 """A vision transformer's weights: made, checked, read from and written to safetensors files.
 
 The weights are a dict, a float32 array by each name of `ViTShape.parameters`, which are timm's.
-Files may have timm's names or torchvision's: somebody's trained ViT-B/16 is read as it is.
+Files may have timm's names or torchvision's, so that a trained ViT-B/16 is read as it is.
 
 >>> shape, weights = load("vit_base_patch16_224.safetensors")
 >>> save("mine.safetensors", shape, weights, names="torchvision")
 
-Files are safetensors', of the extra `weights`: nothing in them is executed.
+Files are read by safetensors, of the extra `weights`: nothing in them is executed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from course_models.vit.shape import ViTShape
 
 Weights = dict[str, np.ndarray]
 NAMES = ("timm", "torchvision")
-#: Heads by width, of ViT-Ti, -S, -B, -L and -H; in files of weights alone nobody says how many.
+#: Heads by width, of ViT-Ti, -S, -B, -L and -H; weights alone do not tell how many.
 HEADS = {192: 3, 384: 6, 768: 12, 1024: 16, 1280: 16}
 LARGEST = float(np.finfo(np.float16).max)
-_WRAPPED = re.compile(r"^((module|_orig_mod)\.)+")  # of DataParallel, of torch.compile
+_WRAPPED = re.compile(r"^((module|_orig_mod)\.)+")  # prefixes of DataParallel and torch.compile
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-#: What torchvision's names have for timm's; of two for one, its files have the latter.
+#: Torchvision's parts of names -> timm's; where two become one, files have the second.
 _RENAMED = {
     "class_token": "cls_token", "encoder.pos_embedding": "pos_embed",
     "conv_proj.": "patch_embed.proj.", "encoder.layers.encoder_layer_": "blocks.",
@@ -42,7 +42,7 @@ _RENAMED = {
 
 
 def initial(shape: ViTShape, seed: int = 0) -> Weights:
-    """Weights to begin with: normal, with a deviation of 0.02; biases 0, LayerNorm's factors 1."""
+    """Initial weights: normal with a deviation of 0.02; biases are 0, LayerNorm's factors 1."""
     rng, made = np.random.default_rng(seed), {}
     for name, size in shape.parameters.items():
         if len(size) > 1:
@@ -53,12 +53,12 @@ def initial(shape: ViTShape, seed: int = 0) -> Weights:
 
 
 def checked(shape: ViTShape, weights: Mapping[str, np.ndarray], what: str = "weights") -> Weights:
-    """The weights in their order, as float32 in C order.
+    """The weights by name, as float32 in C order.
 
     Raises
     ------
     ValueError
-        Where one is missing, too many, of another shape, not finite, or too large for float16.
+        If one is missing, unknown, of another shape, not finite, or too large for float16.
     """
     _has_all(shape.parameters, weights, what)
     found = {}
@@ -77,7 +77,7 @@ def checked(shape: ViTShape, weights: Mapping[str, np.ndarray], what: str = "wei
 
 
 def _has_all(wanted: Iterable[str], there: Iterable[str], what: str) -> None:
-    """Refuse what has more names, or fewer."""
+    """Refuse weights with missing or unknown names."""
     wanted, there = set(wanted), set(there)
     for verb, names in (("has", there - wanted), ("lacks", wanted - there)):
         if names:
@@ -93,9 +93,9 @@ def _has_all(wanted: Iterable[str], there: Iterable[str], what: str) -> None:
 
 
 def timms(name: str) -> str:
-    """Timm's name of what torchvision calls so; any other stays as it is.
+    """Timm's name for a name of torchvision's; any other name stays as it is.
 
-    The prefixes of PyTorch's own wrappers, ``module.`` and ``_orig_mod.``, go.
+    The prefixes of PyTorch's own wrappers, ``module.`` and ``_orig_mod.``, are removed.
     """
     name = _WRAPPED.sub("", name)
     for theirs, ours in _RENAMED.items():
@@ -104,7 +104,7 @@ def timms(name: str) -> str:
 
 
 def torchvisions(name: str) -> str:
-    """Torchvision's name of what timm calls so, as its model `vit_b_16` takes it."""
+    """Torchvision's name for a name of timm's, as torchvision's `vit_b_16` has it."""
     for ours, theirs in {ours: theirs for theirs, ours in _RENAMED.items()}.items():
         name = name.replace(ours, theirs)
     return name
@@ -113,17 +113,17 @@ def torchvisions(name: str) -> str:
 def shape_of(
     found: Mapping[str, np.ndarray], heads: int | None = None, what: str = "weights"
 ) -> ViTShape:
-    """The `ViTShape` that weights of timm's names have.
+    """The `ViTShape` of weights with timm's names.
 
     Parameters
     ----------
     heads : int, optional
-        Without it, what models of this width have.
+        Without it, the heads of models of this width (`HEADS`).
 
     Raises
     ------
     ValueError
-        Where a name is missing or too many, or what tells the sizes has other axes.
+        If a name is missing or unknown, or an array that tells the sizes has other axes.
     """
     depth = len({m[1] for m in map(re.compile(r"blocks\.(\d+)\.").match, found) if m})
     _has_all(ViTShape(depth=max(depth, 1)).parameters, found, what)
@@ -160,23 +160,23 @@ def load(path: str | os.PathLike[str], heads: int | None = None) -> tuple[ViTSha
     Parameters
     ----------
     heads : int, optional
-        Without it what the file says, as those of `save` do; else as models of its width.
+        Without it the number in the file, which `save` writes; else that of models of its width.
 
     Raises
     ------
     ImportError
         Without the library safetensors.
     ValueError
-        When it is no such file, is cut off, or an array is missing, too many or does not fit.
+        When it is no safetensors file, is cut off, or an array is missing, unknown or does not fit.
     OSError
-        When it cannot be read at all.
+        When the file cannot be read at all.
     """
     arrays, told = read(path)
     found: Weights = {}
     for name, its in arrays.items():
         if found.setdefault(timms(name), its) is not its:
             raise ValueError(f"{path}: two arrays are {timms(name)}, {name} among them")
-    if not any(name.endswith("qkv.bias") for name in found):  # of a model without these
+    if not any(name.endswith("qkv.bias") for name in found):  # a model without qkv biases
         found |= {name.replace("weight", "bias"): np.zeros(len(its), np.float32)
                   for name, its in found.items() if name.endswith("qkv.weight")}  # fmt: skip
     if heads is None and re.fullmatch("[0-9]{1,9}", told.get("heads", "")):
@@ -198,7 +198,7 @@ def save(
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Weights, dict[str, str]]:
-    """All arrays of a safetensors file, of F64, F32, F16 or BF16, as float32; and what it says."""
+    """All arrays of a safetensors file (F64, F32, F16 or BF16) as float32, and its metadata."""
     library, path = _library(), Path(path)
     try:
         parts = library.deserialize(path.read_bytes())
@@ -214,7 +214,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Weights, dict[str, str]]:
         if (dtype := its["dtype"]) not in _TYPES:
             raise ValueError(f"{path}: {name} holds {dtype}; it must be one of {', '.join(_TYPES)}")
         values = np.frombuffer(its["data"], _TYPES[dtype]).reshape(its["shape"])
-        if dtype == "BF16":  # which NumPy does not have: float32's upper 16 bits
+        if dtype == "BF16":  # not in NumPy: it is float32's upper 16 bits
             values = (values.astype(np.uint32) << 16).view(np.float32)
         arrays[name] = values.astype(np.float32, copy=False)
     return arrays, told
