@@ -1,4 +1,4 @@
-"""A spectral autoencoder: its data and weights, layer by layer, and all of it in one kernel."""
+"""A spectral autoencoder: its data and weights; layer by layer, and as one kernel."""
 
 from course.old_names import elsewhere
 from course_models.spectral.config import FusedConfig

@@ -1,4 +1,4 @@
-"""The configs of the fused spectral autoencoder: what a lane, a group of warps and a block have."""
+"""The configs of the fused spectral autoencoder: work of a lane, a group of warps and a block."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from dataclasses import dataclass
 from course_models.spectral.data import FRAMES, POINTS
 from course_models.spectral.weights import BASIS_PITCH, BIASES, CODE, PACKED, PACKED_FOLDED
 
-SAMPLE = POINTS + 16  # elements from spectrum to spectrum in shared memory
-CODE_PITCH = CODE + 4  # between two codes
+SAMPLE = POINTS + 16  # row pitch of spectra in shared memory, in elements
+CODE_PITCH = CODE + 4  # row pitch of codes
 HALF_BASIS = CODE // 2 * BASIS_PITCH  # the largest part that a block fetches at a time
-STATIC_LIMIT = 48 * 1024  # bytes of shared memory that a kernel has without being allowed more
+STATIC_LIMIT = 48 * 1024  # bytes of shared memory that every kernel may have
 
 
 @dataclass(frozen=True)
 class FusedConfig:
-    """What is tuned for a GPU and a batch.
+    """The parameters that are tuned for a GPU and a batch.
 
     Attributes
     ----------
     samples : int
-        Spectra for which a lane has results, 1, 2, 4 or 8.
+        Spectra for which a lane has results: 1, 2, 4 or 8.
     columns : int
-        Results a lane has of each, 2, 4 or 8; 2 only where the weights are resident.
+        Results that a lane has of each spectrum: 2, 4 or 8; 2 only with resident weights.
     groups : int
         Groups of five warps in a block; they share the weights.
     resident : bool
-        Whether all weights stay in shared memory; needs asynchronous copies (8.0).
+        Keep all weights in shared memory; needs asynchronous copies (compute capability 8.0).
     max_registers : int
-        Registers of a thread.
+        Registers of a thread, at most.
     folded : bool
-        Whether the weights come folded, see `Weights.packed`; only where they are resident.
+        Take folded weights, see `Weights.packed`; only with resident weights.
     """
 
     samples: int = 4
@@ -58,7 +58,7 @@ class FusedConfig:
 
     @property
     def tile(self) -> int:
-        """Spectra of a group."""
+        """Spectra of a group's tile."""
         return self.samples * self.columns // 2
 
     @property
@@ -94,6 +94,6 @@ class FusedConfig:
         return (8, 0) if self.resident else (5, 0)
 
     def blocks(self, batch: int, most: int) -> int:
-        """Blocks for a batch, at most so many, in waves of equal work."""
+        """Blocks for a batch, `most` at most, so that blocks have nearly equal work."""
         work = -(-batch // (self.tile * self.groups))
         return -(-work // -(-work // most))

@@ -1,10 +1,10 @@
-"""Synthetic log-mel spectra of a machine, sound and faulty, and how well a score tells them.
+"""Synthetic log-mel spectra of a machine, sound and faulty, and how well a score separates them.
 
-A spectrum is 5 frames of 64 bands. A sound machine has six resonances: bumps at fixed bands, whose
-strengths differ from one spectrum to the next by up to 30% and swing over the frames with one
-common phase; a tilt; and noise in every band. Levels are given less the mean of their frame.
-That is 6 + 6 + 2 + 1 parameters for 320 levels, so that a code of 32 elements can hold all of them
-and for none of the faults.
+A spectrum is 5 frames of 64 bands. A sound machine has six resonances, which are bumps at fixed
+bands. Their strengths vary from one spectrum to the next by up to 30% and swing over the frames
+with one common phase. A tilt and noise in every band are added; each frame's mean is subtracted.
+That makes 6 + 6 + 2 + 1 parameters for 320 levels, so that a code of 32 elements can hold all of
+them, but none of the faults.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ POINTS = FRAMES * BANDS
 CENTRES = np.array([5.0, 13.0, 22.0, 33.0, 45.0, 57.0])  # of the resonances [bands]
 WIDTHS = np.array([1.5, 2.0, 2.0, 2.5, 3.0, 3.0])  # standard deviations [bands]
 STRENGTHS = np.array([3.0, 2.5, 2.0, 2.0, 1.5, 1.5])  # [arbitrary units of level]
-SPREAD = 0.3  # of a strength, largest relative deviation
-SWING = 0.3  # of a strength over the frames, largest relative depth
+SPREAD = 0.3  # largest relative deviation of a strength
+SWING = 0.3  # largest relative depth of a strength's swing over the frames
 NOISE = 0.1  # standard deviation in each band [same units]
 
 #: What can be wrong, and what it does to a spectrum.
@@ -82,7 +82,7 @@ def spectra(count: int, seed: int, fault: str | None = None) -> np.ndarray:
 
 
 def held_out(count: int = 512) -> tuple[np.ndarray, np.ndarray]:
-    """Return spectra that no training has seen, half of them faulty, and which.
+    """Return spectra that no training has seen, half of them faulty, and which are faulty.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def held_out(count: int = 512) -> tuple[np.ndarray, np.ndarray]:
 def area_under_curve(scores: np.ndarray, is_faulty: np.ndarray) -> float:
     """The probability that a faulty spectrum's score is above a sound one's; a tie counts half.
 
-    That is the area under the ROC curve: 1 where the score tells all, 0.5 where it tells nothing.
+    That is the area under the ROC curve: 1 for a score that separates all, 0.5 for a useless one.
     Source: Hanley and McNeil, "The meaning and use of the area under a receiver operating
     characteristic (ROC) curve", Radiology 143, 1982.
 

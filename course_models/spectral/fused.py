@@ -2,24 +2,24 @@
 
 A group of five warps has a tile of spectra; warp f has frame f of each. A lane has `samples` x
 `columns` results of every product with 64 columns: a warp's lanes are 64 / columns across and
-columns / 2 down. What a warp computes from its own frame stays in its own part of shared memory, so
-that only two things need the whole block: the code is a sum over the five frames (first barrier),
-and all frames are rebuilt from it (second barrier).
+columns / 2 down. What a warp computes from its own frame stays in its own part of shared memory. So
+only two steps need the whole block: the code is a sum over the five frames (first barrier), and all
+frames are rebuilt from the code (second barrier).
 
-Memory traffic: a spectrum is read once from device memory (and once more, from L1 or L2, for its
-error), the rebuilt one and its error are written once; the weights are read once a block.
+Memory traffic: a spectrum is read once from device memory, and once more, from L1 or L2, for its
+error. The rebuilt spectrum and its error are written once; each block reads the weights once.
 
 ==========================  =====================================================================
-`fused(config)`, resident   all weights stay in shared memory, 77 KiB, and a block takes tile after
-                            tile; they are copied in three parts during the first tile (8.0)
+`fused(config)`, resident   all weights, 77 KiB, stay in shared memory, and a block takes tile after
+                            tile; the first tile copies weights in three parts (needs 8.0)
 `fused(config)`, else       a block fetches a part of at most 21 KiB when it needs it: fits in the
                             48 KiB of static shared memory of every GPU, at 13 barriers a tile
 ==========================  =====================================================================
 
-Bank conflicts: spectra have a pitch of 336 elements in shared memory, 16 banks, since neighbouring
-lanes belong to two spectra (two lanes side by side read the same weights, and the next two the same
-spectrum: such loads of 16 bytes need half the wavefronts). Rows of the basis have a pitch of 324: 8
-lanes that read 4 elements of 8 rows use all 32 banks.
+Bank conflicts: spectra have a pitch of 336 elements in shared memory, a shift by 16 banks, since
+neighbouring lanes read two spectra. (Two lanes side by side read the same weights, and the next two
+the same spectrum: such loads of 16 bytes need half the wavefronts.) Rows of the basis have a pitch
+of 324: 8 lanes that read 4 elements of 8 rows use all 32 banks.
 
 With link-time optimisation (lto) a kernel would have 2 to 7% more instructions (sm_90).
 """
@@ -65,28 +65,28 @@ from warpsim.ptx import (
 def fused(config: FusedConfig) -> Callable:
     """The kernel of a config: (x, packed, y, errors).
 
-    x and y (batch, 320), errors (batch,), packed as `Weights.packed` makes it, float32, in C order
-    and on addresses that are multiples of 16. Launch any number of blocks of ``config.threads``
-    threads, with ``config.dynamic_shared`` bytes.
+    x and y (batch, 320), errors (batch,), packed from `Weights.packed`, all float32, in C order and
+    at addresses that are multiples of 16. Launch any number of blocks of ``config.threads``
+    threads, with ``config.dynamic_shared`` bytes of dynamic shared memory.
     """
     samples, columns, groups, tile = config.samples, config.columns, config.groups, config.tile
     threads, resident, folded = config.threads, config.resident, config.folded
     across, down = BANDS // columns, columns // 2  # lanes of a warp
     wide = min(columns, 4)  # elements in one access
     stride = across * wide  # between a lane's accesses to a row
-    features = CODE // across  # elements of a code a lane has in the first product
-    first, steps = (2, across.bit_length() - 1) if down > 1 else (1, 5)  # lanes of one spectrum
+    features = CODE // across  # elements of a code that a lane has in the first product
+    first, steps = (2, across.bit_length() - 1) if down > 1 else (1, 5)  # lanes of a spectrum
     of_weights, of_group = config.weight_elements, config.group_elements
     of_block = of_weights + groups * of_group
     of_codes, of_errors = tile * SAMPLE, tile * (SAMPLE + CODE_PITCH)
     half = features // 2
-    each = -(-tile // FRAMES)  # spectra of a warp in the middle
+    each = -(-tile // FRAMES)  # spectra of a warp in `middle`
     skew = 8 if down == 4 else 0  # banks by which every second pair of spectra is shifted
     made = jit_without_lto(fastmath=True, max_registers=config.max_registers)
 
     @cuda.jit(device=True)
     def read(array, at, to, row, column):
-        """A lane's `wide` neighbouring elements: memory to registers."""
+        """Load a lane's `wide` neighbouring elements to registers."""
         if wide == 4:
             four = load4(array, at)
             to[row, column], to[row, column + 1] = four[0], four[1]
@@ -96,7 +96,7 @@ def fused(config: FusedConfig) -> Callable:
 
     @cuda.jit(device=True)
     def write(array, at, of, row, column):
-        """... and back."""
+        """Store a lane's `wide` neighbouring elements from registers."""
         if wide == 4:
             four = of[row, column], of[row, column + 1], of[row, column + 2], of[row, column + 3]
             store4(array, at, four)
@@ -113,7 +113,7 @@ def fused(config: FusedConfig) -> Callable:
 
     @cuda.jit(device=True)
     def fetch(packed, start, count, shared, to):
-        """Copy weights when all threads are done with what lay there, and wait for them."""
+        """Copy weights once all threads are done with the old ones, and wait for the copy."""
         cuda.syncthreads()
         for j in range((count + 4 * threads - 1) // (4 * threads)):
             n = (j * threads + int32(cuda.threadIdx.x)) * 4
@@ -123,7 +123,7 @@ def fused(config: FusedConfig) -> Callable:
 
     @cuda.jit(device=True)
     def sum_across(value):
-        """The sum over the lanes that share a spectrum, in each of them."""
+        """The sum over the lanes of a spectrum, in each of these lanes."""
         for n in range(steps):
             value += cuda.shfl_xor_sync(ALL, value, first << n)
         return value
@@ -136,7 +136,7 @@ def fused(config: FusedConfig) -> Callable:
 
     @cuda.jit(device=True)
     def normalise(x, sample, column, shared, rows):
-        """LayerNorm of this warp's frame, device memory to shared memory."""
+        """LayerNorm of this warp's frame, from device memory to shared memory."""
         values = cuda.local.array((samples, columns), float32)
         last = int32(x.shape[0] - 1)
         for i in range(samples):
@@ -174,7 +174,7 @@ def fused(config: FusedConfig) -> Callable:
 
     @cuda.jit(device=True)
     def multiply(total, shared, row, row_pitch, weight, pitch, depth):
-        """total[i, c] += sum over k of row i's number k times weights[k, c]."""
+        """total[i, c] += sum over k of row i's element k times weights[k, c]."""
         a = cuda.local.array((samples, 4), float32)
         b = cuda.local.array((1, columns), float32)
         for k in range(0, depth, 4):
@@ -202,7 +202,7 @@ def fused(config: FusedConfig) -> Callable:
 
     @cuda.jit(device=True)
     def keep(total, shared, rows, with_gelu):
-        """A warp's results overwrite what they were computed from."""
+        """Store a warp's results over the frames from which they were computed."""
         cuda.syncwarp()
         for i in range(samples):
             if with_gelu:
@@ -214,7 +214,7 @@ def fused(config: FusedConfig) -> Callable:
 
     @cuda.jit(device=True)
     def keep_codes(code, shared, rows, lane_column):
-        """This frame's share of the codes, in its part; two of four spectra are 8 banks shifted."""
+        """Store this frame's share of the codes; two of four spectra are shifted by 8 banks."""
         cuda.syncwarp()
         for i in range(samples):
             for n in range(features):
@@ -227,9 +227,9 @@ def fused(config: FusedConfig) -> Callable:
 
     @cuda.jit(device=True)
     def middle(weights, at, shared, spectra, codes, bias, frame, lane):
-        """Sum the shares, LayerNorm, Linear 32 -> 32, GELU: a warp a spectrum, a lane an element.
+        """Sum of shares, LayerNorm, Linear 32 -> 32, GELU: a spectrum a warp, an element a lane.
 
-        A warp has each fifth spectrum; those beyond the tile are its first one again.
+        A warp has each fifth spectrum; in place of those beyond the tile it takes its first again.
         """
         total = cuda.local.array(each, float32)
         for n in range(each):
@@ -258,7 +258,7 @@ def fused(config: FusedConfig) -> Callable:
 
     @cuda.jit(device=True)
     def save(total, x, y, sample, column, lane_column, shared, errors):
-        """Write what was rebuilt, and this frame's squared error."""
+        """Store the rebuilt frame, and its squared error."""
         given = cuda.local.array((samples, columns), float32)
         batch = int32(x.shape[0])
         for i in range(samples):
@@ -280,7 +280,7 @@ def fused(config: FusedConfig) -> Callable:
 
     @cuda.jit(device=True)
     def add_errors(shared, errors, sample, lane, out):
-        """Sum the frames' errors of a tile that is done."""
+        """Add up the frames' errors of a finished tile."""
         if lane < tile and sample + lane < out.shape[0]:
             total = float32(0)
             for frame in range(FRAMES):
@@ -289,7 +289,7 @@ def fused(config: FusedConfig) -> Callable:
 
     @cuda.jit(device=True)
     def position():
-        """Who this thread is: group, frame, lane, its row and column of lanes."""
+        """This thread's group, frame and lane, and the lane's row and column in the warp."""
         t = int32(cuda.threadIdx.x)
         warp, lane = t // int32(32), t % int32(32)
         group, frame = warp // int32(FRAMES), warp % int32(FRAMES)
@@ -312,7 +312,7 @@ def fused(config: FusedConfig) -> Callable:
         point = frame * BANDS + column
         batch = int32(x.shape[0])
         tiles = (batch + tile - 1) // tile
-        begin_copy(packed, PACKED_ENCODE, PACKED_BASIS, shared, 0)  # and the biases
+        begin_copy(packed, PACKED_ENCODE, PACKED_BASIS, shared, 0)  # with the biases
         commit_copies()
         begin_copy(packed, PACKED_BASIS, PACKED_DECODE - PACKED_BASIS, shared, PACKED_BASIS)
         commit_copies()
@@ -379,7 +379,7 @@ def fused(config: FusedConfig) -> Callable:
         tiles = (int32(x.shape[0]) + tile - 1) // tile
         total = cuda.local.array((samples, columns), float32)
         code = cuda.local.array((samples, features), float32)
-        weights = int32(BIASES)  # one part after the other, behind the biases
+        weights = int32(BIASES)  # parts of the weights, one at a time, behind the biases
         basis = weights + frame * BANDS
         fetch(packed, PACKED_BIASES, BIASES, shared, 0)
         start, step = int32(cuda.blockIdx.x * groups), int32(cuda.gridDim.x * groups)
@@ -401,7 +401,7 @@ def fused(config: FusedConfig) -> Callable:
                 middle(packed, PACKED_CODE + lane, shared, spectra, codes, CODE_BIAS, frame, lane)
             cuda.syncthreads()
             begin_with_zero(total)
-            row = codes + lane_row * CODE_PITCH  # the second half of the basis is still there
+            row = codes + lane_row * CODE_PITCH  # the basis's second half is still in shared memory
             multiply(
                 total, shared, row + CODE // 2, CODE_PITCH, basis + column, BASIS_PITCH, CODE // 2
             )

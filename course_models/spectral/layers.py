@@ -1,8 +1,7 @@
 """The spectral autoencoder layer by layer: ten launches of four small kernels.
 
-What a framework does: each layer reads from device memory what the last one wrote there.
-The kernels are as simple as their layers; that they are ten, and not one, is what the fused kernel
-is compared with.
+As in a framework, each layer reads from device memory what the layer before it wrote there.
+The kernels are as simple as their layers. The fused kernel is compared with these ten launches.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from course_models.spectral.data import BANDS, FRAMES, POINTS
 from course_models.spectral.weights import CODE, EPSILON, Weights
 
 TILE = 16
-ROWS = 4  # rows of a block where a warp has a row
+ROWS = 4  # of a block, in kernels that have a warp for each row
 
 
 @cuda.jit
 def layer_norm(x, gamma, beta, out):
-    """Normalise each row: a warp a row, x (rows, n), n a multiple of 32, moved twice: in and out.
+    """Normalise each row of x (rows, n), n a multiple of 32: a warp for each row.
 
-    The row is read three times; all but the first time it comes from the cache.
+    A row is read three times, but only once from device memory, then from the cache.
     """
     lane, row = cuda.threadIdx.x, cuda.blockIdx.x * ROWS + cuda.threadIdx.y
     if row < x.shape[0]:
@@ -51,9 +50,9 @@ def layer_norm(x, gamma, beta, out):
 
 @cuda.jit
 def linear(x, weight, bias, out):
-    """Out = x weight + bias: a thread a result, tiles of 16 x 16 in shared memory.
+    """Out = x weight + bias: a thread for each result, tiles of 16 x 16 in shared memory.
 
-    x (rows, n), weight (n, m), the transpose of PyTorch's, so that x walks its columns;
+    x (rows, n); weight (n, m), the transpose of PyTorch's, so that reads along x are coalesced;
     bias (m,), out (rows, m). n and m are multiples of 16, rows any number.
     """
     x_tile = cuda.shared.array((TILE, TILE), float32)
@@ -74,7 +73,7 @@ def linear(x, weight, bias, out):
 
 @cuda.jit
 def gelu_each(x, out):
-    """GELU of every number of x (rows, n): a thread a number."""
+    """GELU of every element of x (rows, n): a thread for each."""
     column, row = cuda.grid(2)
     if row < x.shape[0]:
         out[row, column] = gelu(x[row, column])
@@ -82,7 +81,7 @@ def gelu_each(x, out):
 
 @cuda.jit
 def mean_squared_error(x, y, errors):
-    """For each row the mean of (x - y)^2: a warp a row."""
+    """For each row the mean of (x - y)^2: a warp for each row."""
     lane, row = cuda.threadIdx.x, cuda.blockIdx.x * ROWS + cuda.threadIdx.y
     if row < x.shape[0]:
         total = float32(0)
@@ -96,7 +95,7 @@ def mean_squared_error(x, y, errors):
 
 
 class Layers:
-    """The ten launches, with weights on the GPU and memory for what lies between the layers.
+    """The ten launches, with weights and intermediate results on the GPU.
 
     Parameters
     ----------
@@ -123,7 +122,7 @@ class Layers:
         return workspace((rows, columns), "float32")
 
     def launches(self, x: Any, y: Any, errors: Any) -> list[tuple[str, Callable, tuple, tuple]]:
-        """Each launch: its layer, the kernel, (grid, block), arguments."""
+        """For each launch: its layer, the kernel, (grid, block), arguments."""
         w, (a, b), (c, d) = self.weights, self._frames, self._codes
         batch, n = self.batch, FRAMES * self.batch
         frames, rebuilt = x.reshape(n, BANDS), y.reshape(n, BANDS)
@@ -148,6 +147,6 @@ class Layers:
         ]
 
     def __call__(self, x: Any, y: Any, errors: Any) -> None:
-        """Launch all; x, y (batch, 320), errors (batch,) on the GPU. Nothing is waited for."""
+        """Launch all layers, without waiting; x, y (batch, 320), errors (batch,) on the GPU."""
         for _, kernel, (grid, block), arguments in self.launches(x, y, errors):
             kernel[grid, block, self.stream](*arguments)

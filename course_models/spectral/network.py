@@ -2,8 +2,8 @@
 
 For each frame LayerNorm, Linear 64 -> 64, GELU (with erf); the five side by side are c (320).
 h = c P' with the basis P (32, 320), whose rows have length 1; LayerNorm, Linear 32 -> 32, GELU;
-r = h P with the same basis; for each frame Linear 64 -> 64. How far that is from the spectrum, the
-mean squared error, is its anomaly score. The frames share one encoder and one decoder.
+r = h P with the same basis; for each frame Linear 64 -> 64. The mean squared error of the rebuilt
+spectrum is its anomaly score. The frames share one encoder and one decoder.
 
 >>> rebuilt, scores = reference(x, Weights.trained())         # NumPy, float64
 >>> model = Autoencoder(Weights.trained())                    # weights on the GPU
@@ -37,19 +37,19 @@ __all__ = ["CONFIGS", "Autoencoder", "Weights", "config_for", "reference"]
 
 ALIGNED = 16  # bytes
 
-#: Configs with resident weights, from few spectra a block to many.
+#: Configs with resident weights, from few spectra for each block to many.
 CONFIGS = (
     FusedConfig(1, 2),
     FusedConfig(1, 4),
     FusedConfig(2, 4),
     FusedConfig(2, 8),
     FusedConfig(4, 8, max_registers=200),
-    FusedConfig(4, 8, groups=2, max_registers=168),  # ten warps: 168 registers a thread at most
+    FusedConfig(4, 8, groups=2, max_registers=168),  # ten warps: at most 168 registers a thread
     FusedConfig(4, 8, groups=4, max_registers=96),  # twenty warps, five to a scheduler
 )
-#: The same with the decoder multiplied into the basis beforehand.
+#: These configs with the decoder multiplied into the basis beforehand.
 FOLDED = tuple(dataclasses.replace(config, folded=True) for config in CONFIGS)
-#: Configs that fetch weights in parts, for any GPU.
+#: Configs that fetch weights in parts, which run on any GPU.
 FETCHED = (FusedConfig(2, 4, resident=False), FusedConfig(4, 8, resident=False, max_registers=168))
 
 #: Argument types of the fused kernels: x, packed, y, errors.
@@ -101,13 +101,13 @@ def config_for(
 ) -> FusedConfig:  # fmt: skip
     """The config that is launched for a batch on a GPU.
 
-    The smallest tile with which every multiprocessor has a block at most; for larger batches the
+    It has the smallest tile with which no SM has more than one block; for larger batches the
     largest tile that fits.
 
     Parameters
     ----------
     batch, multiprocessors, shared_bytes : int
-        What a block can have at most.
+        The last is the most that a block can have.
     capability : (int, int)
     method : {"fused", "folded", "fetched"}
         The first two keep weights resident where the GPU can, and fetch them elsewhere.
@@ -130,7 +130,7 @@ class SpectraProblem(NamedTuple):
 
     @classmethod
     def of(cls, x: Array, out: Array, errors: Array) -> SpectraProblem:
-        """That of arrays."""
+        """The problem of these arrays."""
         return cls(x.shape[0])
 
 
@@ -160,20 +160,19 @@ class Autoencoder:
     def configured(
         self, batch: int, method: str = "auto", stream: Any = 0, config: FusedConfig | None = None
     ) -> Callable[..., None]:
-        """What computes a batch of this size, ready to be called with (x, y, errors) on the GPU.
+        """A function that computes a batch of this size, called with (x, y, errors) on the GPU.
 
         Parameters
         ----------
         batch : int
             At least 1.
         method : str
-            Of `ladder.names`: one kernel, which "auto" takes, one with folded weights (a third less
-            work), one without
-            resident weights, or ten.
+            One of `ladder.names`: "fused" ("auto"), one kernel; "folded", one with folded weights,
+            a third less work; "fetched", one without resident weights; "layers", ten kernels.
         stream : optional
             Where to launch.
         config : FusedConfig, optional
-            Another one than `config_for` chooses.
+            In place of the one that `config_for` chooses.
 
         Raises
         ------
@@ -196,7 +195,7 @@ class Autoencoder:
     def kernel(
         self, batch: int, method: str = "auto", stream: Any = 0, config: FusedConfig | None = None
     ) -> tuple[Callable[..., None], Any]:
-        """The kernel alone, configured, and its weights: called with (x, weights, y, errors)."""
+        """The configured kernel, to be called with (x, weights, y, errors), and its weights."""
         config, blocks = self._config(batch, method, config)
         made = kernel_of(config)
         if config.dynamic_shared:
@@ -222,7 +221,7 @@ class Autoencoder:
         return config, config.blocks(batch, most) if config.resident else tiles
 
     def _in_one(self, method: str) -> Step:
-        """A step of one kernel."""
+        """A step that launches one kernel."""
 
         def launches(p: SpectraProblem, x: Array, out: Array, errors: Array) -> list[Launch]:
             config, blocks = self._config(p.batch, method, None)
@@ -258,12 +257,12 @@ class Autoencoder:
         Parameters
         ----------
         x : array, shape (batch, 320), float32
-            Of NumPy, CuPy, PyTorch or numba.cuda, in C order; on the GPU from an address that is a
-            multiple of 16 bytes. A spectrum with NaN or infinity gives NaN, and touches no other.
+            Of NumPy, CuPy, PyTorch or numba.cuda, in C order; on the GPU at an address that is a
+            multiple of 16 bytes. A spectrum with NaN or infinity gives NaN, and affects no other.
         method : str
-            Of `ladder.names`.
+            One of `ladder.names`.
         out : array, optional
-            Where to write the rebuilt spectra; of x's shape and type, and not x itself.
+            Receives the rebuilt spectra; of x's shape and dtype, and not x itself.
         stream : stream, optional
             Of CuPy, PyTorch or numba.cuda, or its handle; without it x's library's current one.
 
@@ -277,7 +276,7 @@ class Autoencoder:
         Raises
         ------
         TypeError
-            For no array, or elements that are not float32.
+            For an argument that is no array, or elements that are not float32.
         ValueError
             For another shape, strides or address, or a method that does not exist.
         """

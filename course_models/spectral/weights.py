@@ -28,7 +28,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
 }
 
 # --- one array for the fused kernel: where each part begins, in elements -------------------------
-BASIS_PITCH = POINTS + 4  # of rows: 8 lanes that read 4 elements of 8 rows have no bank conflict
+BASIS_PITCH = POINTS + 4  # row pitch: 8 lanes that read 4 elements of 8 rows do not conflict
 PACKED_ENCODE = 0  # encode_weight transposed, (input, output): 64 x 64
 PACKED_BIASES = PACKED_ENCODE + BANDS * BANDS  # encode_bias, code_bias, decode_bias
 CODE_BIAS, DECODE_BIAS, BIASES = BANDS, BANDS + CODE, 2 * BANDS + CODE  # within the biases
@@ -36,7 +36,7 @@ PACKED_BASIS = PACKED_BIASES + BIASES  # 32 rows of BASIS_PITCH
 PACKED_CODE = PACKED_BASIS + CODE * BASIS_PITCH  # code_weight transposed: 32 x 32
 PACKED_DECODE = PACKED_CODE + CODE * CODE  # decode_weight transposed: 64 x 64; or folded, a basis
 PACKED = PACKED_DECODE + BANDS * BANDS  # elements in all
-PACKED_FOLDED = PACKED_DECODE + CODE * BASIS_PITCH  # the same, folded
+PACKED_FOLDED = PACKED_DECODE + CODE * BASIS_PITCH  # elements in all, folded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Weights(StoredWeights):
 
     @classmethod
     def random(cls, seed: int) -> Weights:
-        """Weights from a seed: what training starts with."""
+        """Random weights from a seed, with which a training starts."""
         rng = np.random.default_rng(seed)
         made = {}
         for name, shape in SHAPES.items():
@@ -97,16 +97,16 @@ class Weights(StoredWeights):
     def packed(self, folded: bool = False) -> np.ndarray:
         """All weights as one array in the order in which the fused kernel takes them.
 
-        One argument to a launch instead of eleven, and one run of bytes to copy. Each LayerNorm's
-        gamma and beta are in the Linear that follows: W (gamma z + beta) + b is
-        (W gamma) z + (W beta + b), computed here in float64.
+        A launch then has one argument instead of eleven, and copies one run of bytes. Each
+        LayerNorm's gamma and beta are folded into the Linear that follows it:
+        W (gamma z + beta) + b is (W gamma) z + (W beta + b), computed here in float64.
 
         Parameters
         ----------
         folded : bool
-            Between the basis and the decoder there is no other layer: W (P' h) = (W P') h. So W is
-            multiplied into the basis of each frame beforehand, in float64, which saves a third of
-            all products for each spectrum. The encoder still takes P as it is.
+            Multiply the decoder's W into the basis of each frame, in float64, as there is no layer
+            between them: W (P' h) = (W P') h. That saves a third of all products for each spectrum.
+            The encoder still takes P as it is.
 
         Returns
         -------
@@ -133,7 +133,7 @@ class Weights(StoredWeights):
 
 
 def multiplications(batch: int, folded: bool = False) -> int:
-    """Products in one forward pass of a batch; each comes with an addition."""
+    """Multiply-adds in one forward pass of a batch."""
     linears = 1 if folded else 2  # with 64 x 64 weights
     each = linears * FRAMES * BANDS * BANDS + 2 * CODE * POINTS + CODE * CODE
     return batch * each
