@@ -66,7 +66,7 @@ TYPES = f"void({F}, {F}, uint8[::1], {I4}, {I4}, uint64)"
 
 @dataclass(frozen=True)
 class Forward(KernelPlan):
-    """A plan, and where partial losses begin in S, and where S ends."""
+    """A plan, and where partial losses begin in a half of S, and where that half ends."""
 
     losses: int
     end: int

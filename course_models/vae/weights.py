@@ -46,7 +46,7 @@ def initial(shape: VAEShape, seed: int = 0, slope: float = 0.2) -> Weights:
 
 
 def checked(shape: VAEShape, weights: Mapping[str, np.ndarray], what: str = "weights") -> Weights:
-    """The weights by name, in C order; ValueError where one is missing or does not fit."""
+    """The weights in the shape's order, C-contiguous; ValueError if one is missing or unfit."""
     wrong = sorted(set(weights) ^ set(shape.parameters))
     if wrong:
         raise ValueError(f"{what}: missing or superfluous are {', '.join(wrong)}")

@@ -92,8 +92,8 @@ def packed(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> Ar
 class Allocation:
     """Bytes from the driver's pool, allocated and freed in the order of a stream's work.
 
-    Earlier work of the stream may still use memory that is allocated, later work memory that is
-    freed. The host does not wait, and in a CUDA graph both are nodes.
+    The memory may still be in use by earlier work of the stream; freed, it goes to later work.
+    The host does not wait, and in a CUDA graph allocation and free are nodes.
 
     Source: NVIDIA, CUDA Driver API, "Stream Ordered Memory Allocator".
     """

@@ -117,8 +117,8 @@ class Flags:
     patches : str
         One of `course_models.patches.WAYS`.
     norm : str
-        "within": the products before and after it compute it, if they are fused and by TMA:
-        "roles", or "auto" with compute capability 9.0. Else "auto", or another method of LayerNorm.
+        "within": the fused products around it compute it, where they run by TMA ("roles", or "auto"
+        with compute capability 9.0); elsewhere that is "auto". Others are methods of LayerNorm.
     attention, product : str
         The method of attention, and of all products but the last, whose columns are the classes.
     mlp : str

@@ -53,7 +53,7 @@ def initial(shape: ViTShape, seed: int = 0) -> Weights:
 
 
 def checked(shape: ViTShape, weights: Mapping[str, np.ndarray], what: str = "weights") -> Weights:
-    """The weights by name, as float32 in C order.
+    """The weights in the shape's order, as C-contiguous float32.
 
     Raises
     ------
