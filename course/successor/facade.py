@@ -40,7 +40,6 @@ from warpsim.ptx import bfloat16 as bfloat16_code
 from warpsim.ptx.instruction import BYTE, LONG, Intrinsic
 from warpsim.ptx.tma import BEFORE, TensorMap, TensorMapType
 
-_INDEX_IS_A_VALUE = -(2**31)  # of llvm.getelementptr
 _RENAMED = {"bool": "boolean", "f16": "float16"}
 _FLOATS = {"float16": ir.HalfType(), "float32": ir.FloatType(), "float64": ir.DoubleType()}
 
