@@ -54,7 +54,7 @@ STATIC = 8192  # bytes of static shared memory, at most
 MOST_SWEEPS = 60
 OWN = 8  # rows x of a warp, and rows y
 #: No sweep follows one whose largest cosine times the largest change of a row's direction is at
-#: most this: it bounds the cosine of rows that meet early in a sweep and turn further in it.
+#: most this: it bounds the cosine of rows that were rotated early in it, and then with others.
 LEFT = 5e-7
 LARGEST = 128  # columns
 LITTLE = 1e-6  # a unit vector with less squared length outside a space lies in it
@@ -65,7 +65,7 @@ SIZES = range(2 * OWN, LARGEST + 1, 2 * OWN)  # to which columns are padded
 def squared_change(a, b, tangent):
     """(tangent * longer / shorter)², of two rows with squared lengths a and b.
 
-    By so much the shorter row turns when they rotate, and so does its cosine with a third row.
+    By so much the shorter row's direction changes, and with it its cosine with a third row.
     """
     least = max(min(a, b), float32(LEAST))
     return cuda.libdevice.fast_fdividef(tangent * tangent * max(a, b), least)
@@ -242,14 +242,14 @@ def make_sweep(size: int) -> Callable:
     def sweep(x, y, floor, memory):
         """Rotate each pair of rows once; return a lane's largest cosine and `squared_change`."""
         warp, at = int32(cuda.threadIdx.x // 32), int32(0)
-        largest, turned = float32(0), float32(0)
+        largest, changed = float32(0), float32(0)
         a, b = products(x, x), products(y, y)
         while at < rounds:
             waits, step = at & 1 == 1 and warp == warps - (at + 1) // 2, int32(0)
             p, q = float32(1), float32(1)
             while step < OWN and not waits:
                 before, change, a, b, p, q = rotate_and_shift(x, y, a, b, p, q, floor)
-                largest, turned = max(largest, before), max(turned, change)
+                largest, changed = max(largest, before), max(changed, change)
                 step = int32(step + 1)
             for m in range(OWN):
                 c, e = cuda.shfl_sync(ALL, p, 2 * m), cuda.shfl_sync(ALL, q, 2 * m)
@@ -272,13 +272,13 @@ def make_sweep(size: int) -> Callable:
             elif step == 6:
                 a, b = regroup_1(x, y, a, b)
             before, change, a, b = rotate_pairs(x, y, a, b, floor)
-            largest, turned = max(largest, before), max(turned, change)
+            largest, changed = max(largest, before), max(changed, change)
             if step < 3:
                 b = go_round_4(y, b)
             elif step == 4:
                 b = go_round_2(y, b)
             step = int32(step + 1)
-        return largest, turned
+        return largest, changed
 
     return sweep
 
@@ -356,7 +356,7 @@ def make_parts(size: int, warps: int, element: Callable) -> tuple:
         Returns whether they are orthogonal, and how often they were swept.
         """
         x, y = cuda.local.array(count, float32), cuda.local.array(count, float32)
-        found, turns = cuda.shared.array(warps, float32), cuda.shared.array(warps, float32)
+        found, changes = cuda.shared.array(warps, float32), cuda.shared.array(warps, float32)
         t, longest = int32(cuda.threadIdx.x), float32(0)
         w, k, n = memory[:square], memory[square : 2 * square], int32(t)
         rotates = t < 32 * rotating
@@ -382,18 +382,18 @@ def make_parts(size: int, warps: int, element: Callable) -> tuple:
         cuda.syncthreads()
         done, fresh, swept = False, False, int32(0)
         while not done and swept < most:
-            largest, turned = float32(0), float32(0)
+            largest, changed = float32(0), float32(0)
             if rotates:
-                largest, turned = sweep(x, y, floor, memory)
-                largest, turned = largest_of_warp(largest), largest_of_warp(turned)
+                largest, changed = sweep(x, y, floor, memory)
+                largest, changed = largest_of_warp(largest), largest_of_warp(changed)
             if t % 32 == 0:
-                found[t // 32], turns[t // 32] = largest, turned
+                found[t // 32], changes[t // 32] = largest, changed
             cuda.syncthreads()
             for other in range(rotating):
-                largest, turned = max(largest, found[other]), max(turned, turns[other])
+                largest, changed = max(largest, found[other]), max(changed, changes[other])
             cuda.syncthreads()
             swept = int32(swept + 1)
-            little = largest * largest * turned <= float32(LEFT * LEFT)
+            little = largest * largest * changed <= float32(LEFT * LEFT)
             done = fresh and (largest <= float32(DONE) or little)
             near = not fresh and largest <= float32(NEAR_BY_PAIRS)
             if rotates and (near or done or swept >= most):
