@@ -51,7 +51,7 @@ Launches = Callable[..., list[Launch]]
 class Step:
     """One implementation of a function: what it launches, and what it needs."""
 
-    #: ``launches(problem, *arrays, **options)`` returns the step's `Launch`es.
+    #: ``launches(problem, *arrays, **options)`` returns a list of `Launch`.
     launches: Launches
     #: ``refusal(problem)`` returns why the step cannot take a problem, or "" if it can. The text
     #: follows "the method 'x' of softmax", for example "holds rows of at most 4,096 elements".
