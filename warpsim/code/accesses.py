@@ -136,7 +136,7 @@ class Accesses:
                 if isinstance(kind, types.BaseTuple):
                     code = self.convert(code, kind, types.UniTuple(wanted.dtype, len(kind)))
                 elif not isinstance(kind, types.Array):
-                    code = self.convert(code, kind, wanted.dtype)
+                    code = bare(self.stored(code, kind, wanted.dtype))
             self.line(self.operation("store_all", base, code, site, convert))
 
 

@@ -183,8 +183,9 @@ class Calls:
             return f"{code}.transposed"
         if name == "fill":
             site = self.site(node, ast.unparse(owner))
-            value = self.operand(node.args[0], kind.dtype)
-            return self.operation("store_all", code, value, site, operators.name_of(kind.dtype))
+            given = node.args[0]
+            value = self.stored(self.expression(given), self.typing.of[given], kind.dtype)
+            return self.operation("store_all", code, value, site, None)
         if name == "copy":
             made = self.site(node, assigned_name(self.source, node) or ast.unparse(node))
             return self.operation("copied", code, made)

@@ -188,8 +188,8 @@ class Elements:
         """``array[...] = value``: each thread sets all elements; an array is read before that."""
         state = self.state
         if not isinstance(value, tuple | Array):
-            for place in self.places(array):  # converted once more: a byte's register has 16 bits
-                self.memory.store(array, place, convert(value), site)
+            for place in self.places(array):
+                self.memory.store(array, place, value, site)
             return
         line = f"line {state.site(site).line}"
         if isinstance(value, tuple):  # for an array of one axis
@@ -199,6 +199,7 @@ class Elements:
                 there = f"a slice of {int(sizes[wrong][0])} elements"
                 raise ValueError(f"{line}: cannot assign {len(value)} values to {there}")
             for number, element in enumerate(value):
+                # converted once more: the register of a byte has 16 bits
                 self.memory.store(array, (number,), convert(element), site)
             return
         if array.ragged or value.ragged:
@@ -215,7 +216,7 @@ class Elements:
             return
         read = {p: convert(self.memory.load(value, source, site)) for p, source in places.items()}
         for place, element in read.items():
-            self.memory.store(array, place, convert(element), site)
+            self.memory.store(array, place, element, site)
 
     # ------------------------------------------------------------------ addresses
     def address_of(self, array: Array):

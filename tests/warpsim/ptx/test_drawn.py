@@ -64,7 +64,7 @@ OF_POWERS = "cuda.libdevice.pow(a, b)", "cuda.libdevice.powf(a, b)", "math.pow(a
 @pytest.mark.parametrize("which", ["left", "right", "both"])
 def test_a_shared_exponent_is_no_shortcut_and_a_byte_is_the_lower_half_of_its_register(which):
     """Drawn once: pow(-inf, 0.5), and a slice of bytes that is set to a float."""
-    sets = [BYTES.format(one) for one in ("t#[:] = a", "t#[:] = (b, a)", "t#[1] = a")]
+    sets = [BYTES.format(one) for one in ("t#[:] = a", "t#[:] = (b, a)", "t#.fill(a)", "t#[1] = a")]
     half, values = np.float32([0.5]), np.float32([-np.inf, -0.0, 300, 3e9, -200.5])
     for texts, out in (([*OF_POWERS, "a ** b"], "float64"), (sets, "int64")):
         lanes = drawn.by_lanes(texts, values, half, out)

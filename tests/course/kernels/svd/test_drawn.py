@@ -70,8 +70,8 @@ def test_rows_and_columns_of_very_different_lengths_give_orthonormal_factors(see
     rng = np.random.default_rng([seed, 24])
     m, n = rng.integers(4, 10 if seed == 0 else 25, 2)
     a = rng.standard_normal((4, m, n))
-    for by in ((4, 1, n), (4, m, 1))[: int(rng.integers(1, 3))][:: rng.choice([-1, 1])]:
-        a *= 2.0 ** -rng.uniform(0, rng.integers(2, 40), by)
+    rows, columns = rng.integers(0, 40, 2)  # powers of two that their lengths span
+    a *= 2.0 ** -rng.uniform(0, rows, (4, m, 1)) * 2.0 ** -rng.uniform(0, columns, (4, 1, n))
     for method in METHODS:
         for one, *factors in zip(np.float32(a), *svd(np.float32(a), method=method), strict=True):
             assert_right(one, *factors, (seed, method))
