@@ -1,6 +1,6 @@
 """Which tile a product of 16 bits takes, and how many blocks share its depth: models of the time.
 
->>> plan_for(layout, rows, columns, depth, blocks, aligned).method
+>>> plan_for(Sizes(layout, rows, columns, depth, blocks, aligned), ("thin", "stored")).method
 'thin'
 
 The models count a plan's steps, bytes, loads and results, and multiply each count by a coefficient.
