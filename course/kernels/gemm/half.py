@@ -39,31 +39,14 @@ from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
 from course.heuristics import gemm as heuristics
 from course.heuristics import gemm_library
+from course.heuristics.device import ceil_div, hopper_refusal, multiprocessors, round_up
 from course.heuristics.gemm import DEPTH, SPLITS, GemmConfig, Sizes, config_for
 from course.kernels.arrays import Array, address_of, as_words, flat, holds, in_order
-from course.kernels.gemm import (
-    library,
-    mma_sync,
-    padding,
-    partial,
-    split_k,
-    thin,
-    tma,
-    warp_specialised,
-    wgmma,
-)
+from course.kernels.gemm import library, mma_sync, padding, partial, split_k, thin, tma, wgmma
 from course.kernels.gemm.epilogue import NO_NORM, Norm
 from course.kernels.gemm.tiles import ACTIVATIONS, ROW_GROUP, or_anything
-from course.kernels.steps import (
-    Ladder,
-    Launch,
-    Step,
-    ceil_div,
-    hopper_refusal,
-    multiprocessors,
-    require_choice,
-    round_up,
-)
+from course.kernels.gemm.warp_specialised import gemm as gemm_warp_specialised
+from course.kernels.steps import Ladder, Launch, Step, require_choice
 from warpsim.ptx import TensorMap
 from warpsim.ptx.bfloat16 import BFLOAT16
 
@@ -229,7 +212,7 @@ def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Arra
         blocks = multiprocessors()
         grid = min(math.prod(grid), blocks - blocks % (1 + config.paired))
     arguments = *arguments, np.int32(splits), np.int32(ROW_GROUP)
-    kernel = warp_specialised.gemm(*how, *more)
+    kernel = gemm_warp_specialised(*how, *more)
     return Launch(kernel, grid, config.threads, arguments, config.shared)
 
 

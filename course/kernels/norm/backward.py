@@ -31,20 +31,13 @@ from course.backend import cuda
 from course.dispatch.entry import EntryPoint, Stream
 from course.dispatch.slots import name_of, workspace
 from course.heuristics import norm as heuristics
+from course.heuristics.device import ceil_div, multiprocessors, row_limit
 from course.kernels.activation import function_of
 from course.kernels.arrays import Array, checked, matrix, rows_are_aligned
 from course.kernels.norm.backward_registers import backward_in_registers
 from course.kernels.norm.first_steps import merged_in_block, moments_of, or_constant
 from course.kernels.norm.ladder import check_rows, factors_in_order
-from course.kernels.steps import (
-    Ladder,
-    Launch,
-    Step,
-    ceil_div,
-    multiprocessors,
-    require_choice,
-    row_limit,
-)
+from course.kernels.steps import Ladder, Launch, Step, require_choice
 from course.kernels.warps import WARP, lanes_sum
 
 # --- the columns' sums, added up ------------------------------------------------------------------
