@@ -25,13 +25,8 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import workspace
-from course.heuristics.reduce import (
-    CONFIGS,
-    ReductionConfig,
-    ReductionProblem,
-    config_for,
-    last_block_config,
-)
+from course.heuristics import reduce as heuristics
+from course.heuristics.reduce import CONFIGS, ReductionConfig, ReductionProblem, config_for
 from course.kernels.arrays import VECTOR, Array, are_aligned, checked, flat
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, multiprocessors, require_choice
 from course.kernels.warps import WARP, over_lanes
@@ -357,7 +352,7 @@ def _several(problem: ReductionProblem, x: Array, out: Array, kind: str) -> list
 
 def _last_block(problem: ReductionProblem, x: Array, out: Array, kind: str) -> list[Launch]:
     """Two launches at the same time must not share its partial results and its counter."""
-    config = last_block_config(problem.size)
+    config = heuristics.last_block_config(problem.size)
     most = config.blocks * multiprocessors()
     blocks = min(max(1, ceil_div(problem.size, config.tile)), most)
     kernel = last_block(KINDS[kind], config, problem.aligned)

@@ -1,10 +1,10 @@
 """The softmax of rows, a ladder of four steps, and its gradient, one of two."""
 
+from course.heuristics.softmax import config_for
 from course.kernels.softmax.backward import BACKWARD, softmax_backward
 from course.kernels.softmax.forward import (
     LADDER,
     THREADS,
-    config_for,
     online,
     registers,
     softmax,

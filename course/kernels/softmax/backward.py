@@ -19,13 +19,8 @@ from course.dispatch.entry import EntryPoint, Result, Stream
 from course.heuristics import softmax as heuristics
 from course.heuristics.softmax import VECTOR, RowProblem, SoftmaxConfig
 from course.kernels.arrays import NUMBA_TYPES, Array, alike, matrix
-from course.kernels.softmax.forward import (
-    ZERO,
-    in_registers,
-    most_registers,
-    part_of_row,
-    problem_of,
-)
+from course.kernels.softmax import forward
+from course.kernels.softmax.forward import ZERO, in_registers, most_registers, part_of_row
 from course.kernels.steps import Ladder, Launch, Step, require_choice, row_limit
 from course.kernels.warps import WARP, lanes_sum
 
@@ -133,7 +128,7 @@ _too_long = row_limit(heuristics.BACKWARD_LONGEST.get)
 
 BACKWARD = Ladder(
     "softmax_backward",
-    problem_of,
+    forward.problem_of,
     {"two passes": Step(_two_passes), "registers": Step(_registers, _too_long)},
     best=lambda problem: "two passes" if _too_long(problem) else "registers",
 )

@@ -23,18 +23,8 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
-from course.heuristics.softmax import (
-    SHIFTED,
-    VECTOR,
-    RowProblem,
-    SoftmaxConfig,
-    begins_early,
-    best,
-    cluster_config,
-    config_for,
-    no_cluster,
-    too_long,
-)
+from course.heuristics import softmax as heuristics
+from course.heuristics.softmax import VECTOR, RowProblem, SoftmaxConfig, best, no_cluster, too_long
 from course.kernels.arrays import NUMBA_TYPES, Array, address_of, alike, matrix, rows_are_aligned
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, multiprocessors, require_choice
 from course.kernels.warps import WARP, lanes_sum, over_lanes
@@ -403,7 +393,7 @@ def problem_of(*arrays: Array) -> RowProblem:
     """The problem of matrices on the device."""
     first, aligned = arrays[0], rows_are_aligned(*arrays)
     size = VECTOR * first.dtype.itemsize
-    shifted = not aligned and first.shape[1] > SHIFTED and all(
+    shifted = not aligned and first.shape[1] > heuristics.SHIFTED and all(
         address_of(array) % size == (array.strides[0] - first.strides[0]) % size == 0
         for array in arrays
     )  # fmt: skip
@@ -425,15 +415,16 @@ def in_registers(
 ) -> list[Launch]:
     """The launch of a kernel with rows in registers; `config_of_rows` chooses its config."""
     rows, columns, dtype, access = *problem[:3], problem.access
-    config = config_of_rows(columns, access, problem.size, rows, multiprocessors())
+    processors = multiprocessors()
+    config = config_of_rows(columns, access, problem.size, rows, processors)
     kernel = make(dtype, config, access, config.unguarded(columns, access))
     grid, threads = ceil_div(rows, config.rows) * config.blocks, config.row_threads
-    early = begins_early(threads, columns, access, rows, multiprocessors(), len(arrays) - 1)
+    early = heuristics.begins_early(threads, columns, access, rows, processors, len(arrays) - 1)
     return [Launch(kernel, grid, (threads // config.blocks, config.rows), arrays, early=early)]
 
 
-_registers = functools.partial(in_registers, registers, config_for)
-_clusters = functools.partial(in_registers, registers, cluster_config)
+_registers = functools.partial(in_registers, registers, heuristics.config_for)
+_clusters = functools.partial(in_registers, registers, heuristics.cluster_config)
 
 LADDER = Ladder(
     "softmax",
