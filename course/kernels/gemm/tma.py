@@ -15,19 +15,10 @@ from numba.types import float16, float32, int32, uint64
 
 from course.backend import cuda
 from course.heuristics.gemm import DEPTH
+from course.kernels.gemm import wgmma
 from course.kernels.gemm.ring import ring
 from course.kernels.gemm.tiles import tile_coordinates
-from course.kernels.gemm.wgmma import (
-    SIDE,
-    STAGE,
-    STAGES,
-    SUMS,
-    THREADS,
-    TILE_M,
-    TILE_N,
-    launched,
-    store_tile,
-)
+from course.kernels.gemm.wgmma import SIDE, STAGE, STAGES, SUMS, THREADS, TILE_M, TILE_N, store_tile
 from warpsim.ptx import (
     TensorMap,
     fence_mbarriers,
@@ -101,4 +92,4 @@ def gemm() -> Callable:
 def launches(p, a, b, bias, residual, out, **_):
     """What is launched, for device arrays."""
     factors = TensorMap(a, TILE_M, DEPTH), TensorMap(b, TILE_N, DEPTH)
-    return launched(gemm(), p, factors, out)
+    return wgmma.launched(gemm(), p, factors, out)
