@@ -16,6 +16,7 @@ from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import Result
 from course.dispatch.slots import ArraySlot, name_of
 from course.kernels.steps import ceil_div
+from warpsim.ptx import pack_bf16, pack_f16, unpack_bf16, unpack_f16
 from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
 
 Array = Any  # an array of NumPy, CuPy, PyTorch or numba.cuda
@@ -25,6 +26,9 @@ VECTOR = 4  # elements of a vectorised access
 MOST = 65_535  # blocks along a grid's y axis
 #: Numba's types of elements, by the names that `name_of` gives.
 NUMBA_TYPES = {"float32": float32, "float16": float16, "bfloat16": bfloat16}
+#: By such names: rounds two float32 to 16 bits and packs them in a word of 4 bytes; the inverse.
+PACK = {"float16": pack_f16, "bfloat16": pack_bf16}
+UNPACK = {"float16": unpack_f16, "bfloat16": unpack_bf16}
 
 
 # --- what is given --------------------------------------------------------------------------------

@@ -18,8 +18,9 @@ from collections.abc import Callable
 from numba import float32, int32, uint32
 
 from course.backend import cuda
+from course.kernels.arrays import PACK
 from course.kernels.attention.first_steps import LOWEST
-from course.kernels.gemm.tiles import ELEMENTS, PACK
+from course.kernels.gemm.tiles import ELEMENTS
 from course.kernels.steps import round_up
 from course.kernels.warps import largest_of_four, sum_of_four
 from warpsim.ptx import (

@@ -26,9 +26,10 @@ from numba import float32, int32, uint32, uint64
 
 from course.backend import cuda
 from course.heuristics.attention import BOX, WIDE, Config
+from course.kernels.arrays import PACK
 from course.kernels.attention.first_steps import LOWEST
 from course.kernels.attention.online import row_softmax
-from course.kernels.gemm.tiles import ELEMENTS, PACK
+from course.kernels.gemm.tiles import ELEMENTS
 from course.kernels.warps import ALL, sum_of_four
 from warpsim.ptx import (
     fence_async,

@@ -25,7 +25,8 @@ from numba import float32, int32, uint16, uint32
 
 from course.backend import cuda
 from course.heuristics.gemm import PAIR
-from course.kernels.gemm.tiles import ACTIVATIONS, PACK, UNPACK, shifted
+from course.kernels.arrays import PACK, UNPACK
+from course.kernels.gemm.tiles import ACTIVATIONS, shifted
 from course.kernels.steps import ceil_div
 from course.kernels.warps import lanes_sum
 from warpsim.ptx import (

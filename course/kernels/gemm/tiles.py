@@ -12,13 +12,11 @@ from numba import float32, int32, types, uint32, uint64
 from course.backend import cuda
 from course.kernels.activation import FAR, MINUS_ZERO, TANH_CUBE, TANH_SLOPE
 from course.kernels.arrays import Array, flat
-from warpsim.ptx import load, pack_bf16, pack_f16, quotient, unpack_bf16, unpack_f16
+from warpsim.ptx import load, quotient
 from warpsim.ptx.bfloat16 import bfloat16
 
 ROW_GROUP = 16  # rows of tiles in a group, see `tile_coordinates`
 ELEMENTS = {"float16": types.float16, "bfloat16": bfloat16}
-PACK = {"float16": pack_f16, "bfloat16": pack_bf16}
-UNPACK = {"float16": unpack_f16, "bfloat16": unpack_bf16}
 HALF, SLOPE, CUBE = float32(0.5), TANH_SLOPE, float32(TANH_SLOPE * TANH_CUBE)
 
 

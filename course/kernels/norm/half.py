@@ -15,19 +15,10 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.heuristics.norm import EIGHT
-from course.kernels.arrays import Array, address_of, as_words
+from course.kernels.arrays import PACK, UNPACK, Array, address_of, as_words
 from course.kernels.steps import Launch, Step, ceil_div
 from course.kernels.warps import WARP, lanes_sum
-from warpsim.ptx import (
-    grid_dependency_wait,
-    load4,
-    load4_streaming,
-    pack_bf16,
-    pack_f16,
-    store4_streaming,
-    unpack_bf16,
-    unpack_f16,
-)
+from warpsim.ptx import grid_dependency_wait, load4, load4_streaming, store4_streaming
 
 ROWS = 4  # of a block
 LONGEST = 1024  # elements of a row in a warp's registers
@@ -41,9 +32,7 @@ def wide(kind: str, columns: int, rows: int = ROWS, factors: bool = True) -> Cal
 
     Memory: a lane accesses 16 bytes at a time; all loads of a row are in flight together.
     """
-    unpack, pack = (
-        (unpack_bf16, pack_bf16) if kind == "bfloat16" else (unpack_f16, pack_f16)
-    )  # fmt: skip
+    unpack, pack = UNPACK[kind], PACK[kind]
     ACCESSES = ceil_div(columns, WARP * EIGHT)
     WIDTH, NUMBERS, FULL = columns // 2, ACCESSES * EIGHT, columns // (WARP * EIGHT)
     INVERSE = float32(1 / columns)
