@@ -40,15 +40,7 @@ from numba import float32, int32
 from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
-from course.kernels.arrays import (
-    VECTOR,
-    Array,
-    blocks_over,
-    flat,
-    holds,
-    in_order,
-    rows_are_aligned,
-)
+from course.kernels.arrays import VECTOR, Array, blocks_over, holds, in_order, rows_are_aligned
 from course.kernels.gemm.half import HALF_TYPES, LAYOUTS, checked_sizes, gemm
 from course.kernels.gemm.half import result as gemm_result
 from course.kernels.gemm.small import SMALL, product_of, tensor_refusal
@@ -311,9 +303,9 @@ def _on_plain_cores(make: Callable, tile: tuple[int, int], block: Any) -> Step:
 
 
 def _on_tensor_cores(precision: str) -> Step:
-    def launches(p, a, b, out, **_):
+    def launches(p, *arrays, **_):  # in C order: `MatmulProblem.of` has looked
         kernel, blocks, threads = product_of(*p[:4], precision)
-        return [Launch(kernel, blocks, threads, (flat(a, "a"), flat(b, "b"), flat(out, "out")))]
+        return [Launch(kernel, blocks, threads, tuple(one.reshape(one.size) for one in arrays))]
 
     return Step(launches, tensor_refusal, (8, 0))
 
