@@ -55,18 +55,10 @@ def ring(stages: int, bytes_a: int, bytes_b: int, arrivals: int = 0) -> Ring:
         mbarrier_expect(full, index, int32(BYTES))
 
     @cuda.jit(device=True)
-    def consumer_wait(full, index, phase):
-        mbarrier_wait(full, index, phase)
-
-    @cuda.jit(device=True)
-    def consumer_release(empty, index):
-        mbarrier_arrive(empty, index)
-
-    @cuda.jit(device=True)
     def advance(index, phase):
         index = int32(index + 1)
         if index == stages:
             index, phase = int32(0), int32(phase ^ 1)
         return index, phase
 
-    return Ring(init, producer_acquire, consumer_wait, consumer_release, advance)
+    return Ring(init, producer_acquire, mbarrier_wait, mbarrier_arrive, advance)
