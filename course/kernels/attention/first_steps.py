@@ -57,9 +57,8 @@ def values_of_scores(weights, v, out):
     if e < size and query < tokens:
         total = float32(0)
         for key in range(tokens):
-            total += weights[cuda.blockIdx.z * tokens + query, key] * float32(
-                v[image, key, head, e]
-            )
+            weight = weights[cuda.blockIdx.z * tokens + query, key]
+            total += weight * float32(v[image, key, head, e])
         out[image, query, head * size + e] = total
 
 

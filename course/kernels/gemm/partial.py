@@ -89,9 +89,8 @@ def launches(sums: Array, bias: Array | None, residual: Array | None, out: Array
     """The launch that adds the partial sums of a product and finishes its results."""
     splits, rows, pitch = sums.shape
     shared = splits > SHARED_FROM
-    kernel = finish(
-        name_of(out.dtype), (activation, bias is not None, residual is not None), shared
-    )
+    epilogue_of = activation, bias is not None, residual is not None
+    kernel = finish(name_of(out.dtype), epilogue_of, shared)
     extra = or_anything(bias, residual, out)
     blocks = ceil_div(rows * pitch // FOUR, THREADS // SHARE if shared else THREADS)
     return [Launch(kernel, blocks, THREADS, (sums, *extra, out))]

@@ -284,17 +284,13 @@ def launches(
         pitches.append(np.int32(array.shape[1]))
         totals.append(np.int32(array.size if start % 16 == 0 else 0))
     along = wide[2], thin[2]
-    sums, epilogue_of = out, (p.epilogue if splits == 1 else None)
+    sums, epilogue_of, behind = out, p.epilogue, []
     if splits > 1:
-        sums = partial.workspace_for(splits, out)
+        sums, epilogue_of = partial.workspace_for(splits, out), None
+        behind = partial.launches(sums, bias, residual, out, p.epilogue[0])
     kernel = gemm(p.dtype, along, aligned, swapped, config, epilogue_of)
-    grid = (
-        ceil_div(wide[1], config.wide * config.beside), ceil_div(thin[1], config.thin), splits
-    )  # fmt: skip
+    grid = ceil_div(wide[1], config.wide * config.beside), ceil_div(thin[1], config.thin), splits
     extra = or_anything(bias, residual, out)
     sizes = np.int32(wide[1]), np.int32(thin[1]), np.int32(p.depth)
     arguments = (*factors, sums, *extra, *sizes, *pitches, *totals)
-    own = Launch(kernel, grid, 32 * config.warps, arguments)
-    return [own] + (
-        partial.launches(sums, bias, residual, out, p.epilogue[0]) if splits > 1 else []
-    )
+    return [Launch(kernel, grid, 32 * config.warps, arguments), *behind]

@@ -167,9 +167,8 @@ def gemm(
     UP_A, UP_B = (7 if layout[0] == "t" else 0), (7 if layout[1] == "n" or partial else 0)
     init, producer_acquire, consumer_wait, consumer_release, advance = ring_of(config)
     RESULTS, BOXES, SUMS = config.results, config.boxes, TILE_N // 2
-    PARTS, PREFETCH_AT = (
-        (2, 0 if one_tile else 2) if added else (1, 0)
-    )  # parts of the main loop; between them the residual's load is issued
+    # parts of the main loop; between them the residual's load is issued
+    PARTS, PREFETCH_AT = (2, 0 if one_tile else 2) if added else (1, 0)
     OWN, LAST = BOXES * BOX, TILE_N // 16 - 4  # LAST: the last box's first column, in units of 16
 
     @cuda.jit(device=True)
@@ -275,10 +274,8 @@ def gemm(
                         end = quotient(int32(steps * (part + 1)), int32(splits))
                     row, column = int32(tile_row * TILE_M), int32(tile_column * TILE_N)
                     if overlap:
-                        row, column = (
-                            clamp_tile(row, TILE_M, high),
-                            clamp_tile(column, TILE_N, wide),
-                        )
+                        row = clamp_tile(row, TILE_M, high)
+                        column = clamp_tile(column, TILE_N, wide)
                     for step in range(begin, end):
                         k = int32(step << 6)
                         producer_acquire(full, empty, stage, phase)
