@@ -290,9 +290,7 @@ def _read_numpy(array: np.ndarray) -> tuple[tuple, int]:
 
 def _read_cupy(array: Any) -> tuple[tuple, int]:
     data = array.data
-    return (
-        ("cupy", array.shape, array.strides, array.dtype, data.device_id, False), data.ptr
-    )  # fmt: skip
+    return ("cupy", array.shape, array.strides, array.dtype, data.device_id, False), data.ptr
 
 
 def _read_numba(array: Any) -> tuple[tuple, int]:

@@ -380,9 +380,7 @@ def _tile(p: Sizes, its: Tiles, n: int) -> tuple[GemmConfig, int]:
         waves = ceil_div(tiles * splits, p.blocks)
         return partial_tile(consumers, wide, waves, swapped, paired=paired, boxed=boxed), splits
     waves = min(ceil_div(tiles, p.blocks), 3) if splits == 1 else 1
-    more = {
-        "by_threads": not p.aligned[2], "swapped": swapped, "paired": paired, "boxed": boxed,
-    }  # fmt: skip
+    more = {"by_threads": not p.aligned[2], "swapped": swapped, "paired": paired, "boxed": boxed}
     return staged_config(consumers, wide, waves, p.added, splits, **more), splits
 
 

@@ -42,9 +42,7 @@ class Pen(trace_style.Pen):
         """A box with round corners, 1 unit of the sheet each."""
         look = {"facecolor": PAPER, "edgecolor": FAINT, "linewidth": 1.2}
         corners = "round,pad=0,rounding_size=1"
-        self.axes.add_patch(
-            FancyBboxPatch((x, y), width, height, boxstyle=corners, **(look | more))
-        )
+        self.axes.add_patch(FancyBboxPatch((x, y), width, height, boxstyle=corners, **look | more))
         self.text(x + width / 2, y + height / 2, text)
 
     def arrow(self, start, end, color=INK, line=1.3, head=11, **more) -> None:
