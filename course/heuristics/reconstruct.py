@@ -11,7 +11,7 @@ from course.heuristics.device import ceil_div, hopper_refusal, multiprocessors, 
 Array = Any  # of NumPy, CuPy, PyTorch or numba.cuda
 
 TENSOR_FLOPS = 2e9  # operations from which tensor cores win, splitting included, before Hopper
-TILES_FROM, THIN_FROM = 16, 32  # singular values from which stacks take warp tiles, and thin ones
+TILES_FROM, LIBRARY_FROM = 16, 32  # singular values from which stacks take warp tiles, or cuBLAS
 DEEPEST = 56  # singular values of thin tiles, at most: a thread's registers hold no more
 MOST = 65_535  # rows of blocks, or images, that a grid can have
 
@@ -26,6 +26,7 @@ class ImageProblem(NamedTuple):
     capability: tuple[int, int]  # of the GPU
     whole: bool = True  # rows of u and vt begin at multiples of 16 bytes
     strided: str = ""  # which arrays' rows are strided, in words
+    in_rows: bool = True  # those of vt and of the result lie one behind the other
 
     @classmethod
     def of_shape(cls, rows: int, columns: int, k: int, images: int = 0) -> ImageProblem:
@@ -42,7 +43,9 @@ class ImageProblem(NamedTuple):
             if array.shape[-1] > 1 and array.strides[-1] != 4
         )
         whole = u.shape[-1] % 4 == columns % 4 == 0
-        return cls.of_shape(rows, columns, k, *images)._replace(whole=whole, strided=strided)
+        in_rows = all(a.shape[-2] == 1 or a.strides[-2] >= 4 * columns for a in (vt, out))
+        p = cls.of_shape(rows, columns, k, *images)
+        return p._replace(whole=whole, strided=strided, in_rows=in_rows)
 
 
 def best_step(p: ImageProblem) -> str:
@@ -50,24 +53,19 @@ def best_step(p: ImageProblem) -> str:
 
     One image takes the step of the least modelled time: a tile a warp, warp tiles, or Hopper's
     tensor cores by warpgroups. Before Hopper it takes tensor cores where the work pays for the pass
-    that splits the factors. A stack takes a tile a warp for few singular values, for small images,
-    and for more than a grid can have; else warp tiles, or thin ones. The simulator runs the naive
-    kernel, which costs least there, and warp tiles for stacks.
+    that splits the factors. A stack, too, takes the step of the least modelled time; for more than
+    a grid can have, a tile a warp. The simulator runs the naive kernel, which costs least there,
+    and warp tiles for stacks.
     """
     if p.images > MOST or p.rows > MOST * (128 if gpu() else 16):
         return "warp per tile"
     if not gpu():
         return "warp tiles" if p.images else "naive"
     shape, wide, processors = p[:3], p.columns % 4 == 0, multiprocessors()
-    tiles = ceil_div(p.rows, 128) * ceil_div(p.columns, 128)
     if p.images:
-        least, filled = (TILES_FROM, 0.4) if wide else (64, 0.6)
-        many = 0.45 if p.whole else 2  # tiles a multiprocessor that warp tiles need to be faster
-        few = p.rows * p.columns < filled * 2**14 * tiles or p.images * tiles < many * processors
-        if p.k < least or few:
-            return "warp per tile"
-        thin = wide and THIN_FROM <= p.k <= DEEPEST and p.capability >= (8, 0)
-        return "tensor cores" if thin else "warp tiles"
+        times = stack_times(p, processors)
+        return min(times, key=times.get)
+    tiles = ceil_div(p.rows, 128) * ceil_div(p.columns, 128)
     tile = tile_for(*shape, 0, wide, processors)
     times = {"warp per tile": tile.time(*shape, processors)}
     if p.whole:
@@ -146,6 +144,12 @@ class WarpTile(NamedTuple):
         summed = 0.0081 * self.rows * self.columns if self.shared else 0
         return 2.3 + 0.2 * steps * waves + (6e-4 * steps * work + summed) * blocks
 
+    def stack_time(self, rows: int, columns: int, k: int, images: int, processors: int) -> float:
+        """Microseconds of a stack on an H200, without those in which DRAM is the limit."""
+        each, at_once = STACK_TILES[self]
+        waves = images * self.tiles(rows, columns) / (processors * at_once)
+        return 2 + (0.48 + each * round_up(k, self.deep)) * (1 + waves**1.6) ** (1 / 1.6)
+
 
 #: On an H200 the best of these is slower than the best of 24 by 1% in the mean, 13% at most.
 TILES = (
@@ -154,23 +158,41 @@ TILES = (
     WarpTile(16, 8, 4, 8, False, shared=True), WarpTile(16, 8, 4, 8, True, shared=True),
     WarpTile(16, 8, 2, 8, False, shared=True), WarpTile(8, 4, 4, 8, True, shared=True),
 )  # fmt: skip
-STACK_TILES = TILES[0], *TILES[2:6]
-WARPS_AT_WORK = 8  # of a multiprocessor: with more of them a stack's time grows
+#: Of a stack: a tile's microseconds for a singular value on an H200, and the tiles that a
+#: multiprocessor computes at once.
+STACK_TILES = {
+    WarpTile(32, 4, 2, 8): (0.0285, 6.6), WarpTile(32, 8, 1, 8): (0.034, 9),
+    WarpTile(16, 8, 1, 8): (0.031, 6.8), WarpTile(32, 16, 2, 4): (0.058, 5.2),
+    WarpTile(32, 8, 3, 8): (0.0585, 6.8), WarpTile(16, 8, 2, 8): (0.0295, 4),
+    WarpTile(16, 16, 2, 4): (0.061, 4.7), WarpTile(32, 8, 4, 8, wide=True): (0.052, 5),
+}  # fmt: skip
 
 
 def tile_for(rows: int, columns: int, k: int, images: int, wide: bool, processors: int) -> WarpTile:
     """The tile of the least time. wide: rows have whole fours. images: 0 if one is no stack."""
-    if not images:  # only then may warps share a tile: a stack's sums keep their order
-        fit = (its for its in TILES if wide >= its.wide)
-        return min(fit, key=lambda its: its.time(rows, columns, k, processors))
+    fit = [its for its in (STACK_TILES if images else TILES) if wide >= its.wide]
+    if images:  # of one image alone warps may share a tile: a stack's sums keep their order
+        return min(fit, key=lambda its: its.stack_time(rows, columns, k, images, processors))
+    return min(fit, key=lambda its: its.time(rows, columns, k, processors))
 
-    def cost(its: WarpTile) -> float:
-        loads = its.columns // 4 if its.wide else its.columns
-        each = its.rows * its.columns + loads + 0.75 * its.block_rows + 20 / its.deep
-        waves = max(1, images * its.tiles(rows, columns) / (processors * WARPS_AT_WORK))
-        return (100 + round_up(k, its.deep) * each) * waves
 
-    return min((its for its in STACK_TILES if wide >= its.wide), key=cost)
+def stack_times(p: ImageProblem, processors: int) -> dict[str, float]:
+    """Microseconds of a stack on an H200 by the steps that can be the fastest."""
+    shape, eighths = (*p[:3], p.images), ceil_div(p.k, 8)
+    tile = tile_for(*shape, p.columns % 4 == 0, processors)
+    times = {"warp per tile": tile.stack_time(*shape, processors)}
+    blocks = p.images * ceil_div(p.rows, 128) * ceil_div(p.columns, 128)
+    waves = ceil_div(blocks, processors)
+    if p.k >= TILES_FROM and p.whole:
+        times["warp tiles"] = 2 + (0.63 + 0.72 * eighths) * waves
+    if TILES_FROM <= p.k <= DEEPEST and p.columns % 4 == 0 and p.capability >= (8, 0):
+        times["tensor cores"] = 2 + (3.8 + 0.07 * eighths) * waves
+    if p.k >= LIBRARY_FROM and p.in_rows and not p.whole:
+        blocks = p.images * ceil_div(p.rows, 128) * ceil_div(p.columns, 64)
+        scaled = p.images * p.rows * p.k / 1.7e5
+        times["library"] = 3.5 + (3.6 + 0.4 * eighths) * ceil_div(blocks, 2 * processors) + scaled
+    moved = p.images * (p.rows * p.columns + (p.rows + p.columns) * p.k) / 5.9e5
+    return {step: (time**4 + moved**4) ** 0.25 for step, time in times.items()}
 
 
 class TensorConfig(NamedTuple):

@@ -165,6 +165,7 @@ def _method(rows: int, columns: int, k: int) -> tuple[str, bool]:
 
     # on a GPU the best kernel for a stack; the simulator is quickest image by image
     one, many = (ladder.ImageProblem.of_shape(rows, columns, k, images) for images in (0, STACK))
+    many = many._replace(in_rows=False)  # not cuBLAS: it sums by the stack's length
     method, step = ladder.LADDER.choose("auto", many if gpu() else one)
     return method, not step.lacks(many)
 

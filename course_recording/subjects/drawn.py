@@ -27,6 +27,7 @@ import numpy as np
 
 from course.backend import one_line
 from course.dispatch.slots import ArraySlot, in_c_order
+from course.heuristics.reconstruct import ImageProblem
 from course.kernels.activation import activation
 from course.kernels.attention import attention
 from course.kernels.gemm.half import GemmProblem, gemm
@@ -318,9 +319,11 @@ def _image(rng, bench, torch, stacked=False) -> Drawn | None:
         rows = u[..., :64, :k].double() * s[..., None, :k].double()
         return _relative(torch, out[..., :64, :], rows @ vt[..., :k, :].double())
 
+    step, _ = reconstruct.ladder.choose("auto", ImageProblem.of_shape(m, n, k, *shape))
     return Drawn(
         f"{f'{images}x' if stacked else ''}{m}x{n}x{k}", "float32",
         lambda: reconstruct(u, s, vt, k), peers, error, LIMITS["float32"],
+        handed=step == "library",
     )  # fmt: skip
 
 

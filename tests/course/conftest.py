@@ -43,6 +43,18 @@ class NumPysBlas:
         self.where.append(tuple(self.now))
         return 0
 
+    def cublasGemmStridedBatchedEx(self, handle, of_b, of_a, n, m, k, by, *given):
+        *matrices, images, compute, how = given
+        b, a, more, out = matrices[:4], matrices[4:8], matrices[8], matrices[9:]
+        for image in range(images):
+            places = (
+                (ctypes.c_void_p(p.value + image * apart.value * 4), kind, pitch)
+                for p, kind, pitch, apart in (b, a, out)
+            )
+            b_, a_, out_ = places
+            self.cublasGemmEx(handle, of_b, of_a, n, m, k, by, *b_, *a_, more, *out_, compute, how)
+        return 0
+
 
 def _memory(address, kind, columns, rows, pitch):
     """A matrix in memory, its rows ours."""

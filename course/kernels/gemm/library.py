@@ -43,15 +43,15 @@ class Handle:
             raise OSError("cuBLAS does not begin to work")
         library.cublasSetMathMode(self.its, FLOAT32_SUMS)
 
-    def multiply(self, queue: int, space: int, *given: Any) -> int:
-        """Queue a product on a stream; returns cuBLAS's status."""
+    def multiply(self, function: str, queue: int, space: int, *given: Any) -> int:
+        """Queue a product, or a stack of them, on a stream; returns cuBLAS's status."""
         library, its = self.library, self.its
         with self.lock:
             if self.now != (queue, space):  # cublasSetStream resets the workspace
                 library.cublasSetStream_v2(its, c_void_p(queue))
                 library.cublasSetWorkspace_v2(its, c_void_p(space), c_size_t(SPACE))
                 self.now = queue, space
-            return library.cublasGemmEx(its, *given)
+            return getattr(library, function)(its, *given)
 
 
 @functools.cache
@@ -75,20 +75,23 @@ class Product:
     `arrays` are b, a, the results or sums (whose rows may be padded), and a workspace.
     """
 
-    moved, where, queue = True, (), 0
+    moved, where, queue, function = True, (), 0, "cublasGemmEx"
 
     def __init__(self, p: Any, arrays: Sequence[Array], slots: Sequence[int] = ()):
         self.problem, self.arrays, self.slots, self.cublas = p, arrays, slots, cublas()
         self.pointers = [c_void_p() for _ in arrays]
-        b, a, out = (
-            (pointer, TYPES[name_of(its.dtype)], its.shape[-1])
-            for pointer, its in zip(self.pointers, arrays[:3])
-        )
+        self.given = self.given_to(*map(self.matrix, self.pointers, arrays[:3]))
+
+    def matrix(self, pointer: c_void_p, its: Array) -> tuple:
+        return pointer, TYPES[name_of(its.dtype)], its.shape[-1]
+
+    def given_to(self, b: tuple, a: tuple, out: tuple) -> tuple:
+        p = self.problem
         how = p.layout[1] == "t", p.layout[0] == "t", p.columns, p.rows, p.depth, byref(ONE)
-        self.given = *how, *b, *a, byref(ZERO), *out, IN_FLOAT32, ITS_CHOICE
+        return *how, *b, *a, byref(ZERO), *out, IN_FLOAT32, ITS_CHOICE
 
     def prepared(self, slots: Sequence[int]) -> Product:
-        return Product(self.problem, self.arrays, slots)
+        return type(self)(self.problem, self.arrays, slots)
 
     copy = prepared
 
@@ -108,7 +111,8 @@ class Product:
         self.queue = queue
 
     def launch(self) -> int:
-        return self.cublas.multiply(self.queue, self.pointers[3].value, *self.given)
+        space = self.pointers[3].value
+        return self.cublas.multiply(self.function, self.queue, space, *self.given)
 
     def again(self, status: int) -> None:
         if status:

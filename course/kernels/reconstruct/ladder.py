@@ -38,6 +38,7 @@ from course.heuristics.reconstruct import (
 )
 from course.kernels.arrays import VECTOR, Array, are_aligned, whole
 from course.kernels.reconstruct import (
+    library,
     register_tiles,
     split_factors,
     tensor_tiles,
@@ -232,6 +233,12 @@ def _tensor_cores(p, u, s, vt, out, k):
     return step.launches(p, u, s, vt, out, k)
 
 
+def _best(p):
+    step = best_step(p)
+    lacks = step == "library" and library.refusal(p)
+    return best_step(p._replace(in_rows=False)) if lacks else step
+
+
 LADDER = Ladder("reconstruct", ImageProblem.of, {
     "original": tiles(same(reconstruct_original), x_walks="rows"),
     "float32": tiles(same(reconstruct_float32), x_walks="rows"),
@@ -248,7 +255,8 @@ LADDER = Ladder("reconstruct", ImageProblem.of, {
     "warpgroups": Step(_warpgroups, _warpgroups_refusal, (9, 0)),
     "tf32": SPLIT["tf32"],
     "warp per tile": Step(_warp_per_tile, _strided_refusal),
-}, best_step)  # fmt: skip
+    "library": Step(library.launches, library.refusal),
+}, _best)  # fmt: skip
 
 
 def _result(u: ArrayFacts, s: ArrayFacts, vt: ArrayFacts, k: int, method: str) -> Result:

@@ -24,7 +24,7 @@ from warpsim.host import gpus
 
 SHAPES = [(1, 1), (3, 2), (13, 7), (17, 33), (31, 64), (5, 101)]
 FIRST = ("original", "float32", "naive", "tiled")
-APART = ("warpgroups", "warp per tile")  # with tests of their own
+APART = ("warpgroups", "warp per tile", "library")  # with tests of their own
 #: TF32 keeps 11 bits of each factor.
 LIMITS = {"tf32": 1e-3}
 
