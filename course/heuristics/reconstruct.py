@@ -26,7 +26,7 @@ class ImageProblem(NamedTuple):
     capability: tuple[int, int]  # of the GPU
     whole: bool = True  # rows of u and vt begin at multiples of 16 bytes
     strided: str = ""  # which arrays' rows are strided, in words
-    in_rows: bool = True  # those of vt and of the result lie one behind the other
+    in_rows: bool = True  # in vt and in the result each lies behind the one before it
 
     @classmethod
     def of_shape(cls, rows: int, columns: int, k: int, images: int = 0) -> ImageProblem:
@@ -188,9 +188,9 @@ def stack_times(p: ImageProblem, processors: int) -> dict[str, float]:
     if TILES_FROM <= p.k <= DEEPEST and p.columns % 4 == 0 and p.capability >= (8, 0):
         times["tensor cores"] = 2 + (3.8 + 0.07 * eighths) * waves
     if p.k >= LIBRARY_FROM and p.in_rows and not p.whole:
-        blocks = p.images * ceil_div(p.rows, 128) * ceil_div(p.columns, 64)
-        scaled = p.images * p.rows * p.k / 1.7e5
-        times["library"] = 3.5 + (3.6 + 0.4 * eighths) * ceil_div(blocks, 2 * processors) + scaled
+        waves = ceil_div(p.images * ceil_div(p.rows, 64) * ceil_div(p.columns, 64), processors)
+        scaled = p.images * p.rows * p.k / 3.1e5
+        times["library"] = 4.9 + (0.78 + 0.177 * eighths) * waves + scaled
     moved = p.images * (p.rows * p.columns + (p.rows + p.columns) * p.k) / 5.9e5
     return {step: (time**4 + moved**4) ** 0.25 for step, time in times.items()}
 

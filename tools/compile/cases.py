@@ -16,7 +16,7 @@ from course.compiler import toolchain
 from course.heuristics import norm as norm_heuristics
 from course.heuristics import softmax as softmax_heuristics
 from course.heuristics.activation import MANY
-from course.heuristics.reconstruct import TILES
+from course.heuristics.reconstruct import STACK_TILES, TILES
 from course.kernels import activation, reduce
 from course.kernels.activation import function_of
 from course.kernels.arrays import NUMBA_TYPES
@@ -164,7 +164,7 @@ def of_reconstruct() -> Iterator[Case]:
                     f"reconstruct: {name}{label}", kernel, of_factors(step.dtype, which[1]),
                     step.capability, before,
                 )  # fmt: skip
-    for tile in TILES:
+    for tile in dict.fromkeys((*TILES, *STACK_TILES)):
         for many, kernel in enumerate(ladder.warp_per_tile(tile)):
             u, s = (_THREE, _TWO) if many else (_TWO, _ONE)
             name = f"reconstruct: warp per tile, {', '.join(map(str, map(int, tile)))}"

@@ -48,7 +48,7 @@ def steps() -> Iterator[tuple[str, str, Compiled]]:
                 yield name, target, compiled(*of_warpgroups(), target=f"{target}a")
             elif name == "warp per tile":
                 yield name, target, compiled(*of_warp_per_tile(), target=target)
-            elif step.capability <= capability:
+            elif name != "library" and step.capability <= capability:
                 factors = of_factors(step.dtype, many=False)
                 yield name, target, compiled(step.kernel, factors, target=target)
 

@@ -5,7 +5,8 @@ Steps 1 to 4 are in `course.kernels.reconstruct.first_steps`, 5 to 8 in
 is in `course.kernels.reconstruct.split_factors` and `course.kernels.reconstruct.tensor_tiles`; for
 few singular values in `course.kernels.reconstruct.thin_tiles`. Step 11 is in
 `course.kernels.reconstruct.warpgroups`. Small and narrow images, and stacks of them, take
-`course.kernels.reconstruct.warp_per_tile`. This module has the steps' launches and the entry point:
+`course.kernels.reconstruct.warp_per_tile`; some stacks go to cuBLAS, by
+`course.kernels.reconstruct.library`. This module has the steps' launches and the entry point:
 
 >>> out = reconstruct(u, s, vt, k)                     # NumPy in, NumPy out
 >>> reconstruct(u, s, vt, k, out=out)                  # CuPy or Numba device arrays stay there
@@ -313,6 +314,7 @@ def reconstruct(
 ) -> Array:
     """Rebuild an image from its k largest singular values on the GPU (or the simulated one).
 
+    cuBLAS rebuilds stacks where it is faster, see `course.heuristics.reconstruct.stack_times`.
     Arrays on the GPU are used in place, also slices of larger arrays. Of NumPy arrays, only the k
     columns of u and k rows of vt that are needed are copied to the GPU.
 

@@ -1,6 +1,6 @@
-"""Stacks by cuBLAS, where it is faster than the course's kernels: the step "library" of stacks.
+"""Stacks of images by cuBLAS, where it is faster than the course's kernels: the step "library".
 
-A kernel scales u, as far as it is needed, into a workspace; cuBLAS multiplies, in float32 alone.
+A kernel scales the columns of u by s into a workspace, and cuBLAS multiplies in float32.
 
 Source: NVIDIA, cuBLAS, cublasGemmStridedBatchedEx.
 """
@@ -15,6 +15,7 @@ from numba import int32
 
 from course.backend import cuda
 from course.dispatch.slots import workspace
+from course.heuristics.reconstruct import MOST
 from course.kernels.arrays import Array
 from course.kernels.gemm import library
 from course.kernels.steps import Launch, ceil_div
@@ -26,7 +27,7 @@ ROWS = 8  # of a block, one a warp
 
 @cuda.jit
 def scale(u, s, k, out):
-    """out[image] = u[image, :, :k] * s[image, :k]: a warp a row, an image a y of the grid."""
+    """out[image] = u[image, :, :k] * s[image, :k]. A warp has a row, blockIdx.y is the image."""
     lane, row = int32(cuda.threadIdx.x), int32(cuda.blockIdx.x * ROWS + cuda.threadIdx.y)
     image = int32(cuda.blockIdx.y)
     if row < out.shape[1]:
@@ -35,13 +36,13 @@ def scale(u, s, k, out):
 
 
 class Stack(library.Product):
-    """Products of stacks, `images` of them; rows of a matrix may be longer, and images apart."""
+    """A product an image of a stack; rows may be padded, and images may lie apart in memory."""
 
     function = "cublasGemmStridedBatchedEx"
 
     def matrix(self, pointer: c_void_p, its: Array) -> tuple:
         images, rows, _ = (step // its.dtype.itemsize for step in its.strides)
-        pitch = rows if its.shape[1] > 1 else its.shape[2]  # an only row's may be any
+        pitch = rows if its.shape[1] > 1 else its.shape[2]  # a single row's stride says nothing
         return *super().matrix(pointer, its)[:2], pitch, c_longlong(images)
 
     def given_to(self, b: tuple, a: tuple, out: tuple) -> tuple:
@@ -51,7 +52,7 @@ class Stack(library.Product):
 
 
 def launches(p: Any, u: Array, s: Array, vt: Array, out: Array, k: int) -> list[Any]:
-    """What scales u, and the products."""
+    """The launch that scales u, and the product."""
     scaled = workspace((p.images, p.rows, k), np.float32)
     grid = ceil_div(p.rows, ROWS), p.images
     arrays = vt, scaled, out, workspace(library.SPACE, np.uint8)
@@ -59,7 +60,7 @@ def launches(p: Any, u: Array, s: Array, vt: Array, out: Array, k: int) -> list[
 
 
 def refusal(p: Any) -> str:
-    """Why a stack cannot be handed over; "" where it can."""
-    if not p.images or p.strided or not p.in_rows:
-        return "takes stacks, u (images, rows, r), whose rows lie one behind the other"
+    """Why cuBLAS cannot take these arrays, or "" if it can."""
+    if not 1 <= p.images <= MOST or p.strided or not p.in_rows:
+        return f"takes stacks of up to {MOST:,} images, each row behind the one before it in memory"
     return "" if library.cublas() else "needs a GPU, and CuPy or PyTorch, which load cuBLAS"

@@ -3,7 +3,13 @@
 import pytest
 
 from course import gpu
-from course.heuristics.reconstruct import WARPGROUP_CONFIGS, ImageProblem, config_for, tile_for
+from course.heuristics.reconstruct import (
+    WARPGROUP_CONFIGS,
+    ImageProblem,
+    best_step,
+    config_for,
+    tile_for,
+)
 from course.kernels.reconstruct import LADDER
 from warpsim.host import gpus
 
@@ -30,6 +36,19 @@ def test_the_step_is_chosen_by_shape_and_gpu(monkeypatch, card, work, chosen):
     monkeypatch.setattr(gpus, "_chosen", gpus.find(card))
     monkeypatch.setattr("course.heuristics.reconstruct.gpu", lambda: card)
     assert LADDER.choose("auto", ImageProblem.of_shape(*work))[0] == chosen
+
+
+@pytest.mark.skipif(gpu() is not None, reason="names a GPU that is not there")
+@pytest.mark.parametrize("work", [(384, 421, 171, 21), (184, 498, 101, 192), (183, 480, 136, 8)])
+def test_cublas_takes_stacks_whose_rows_begin_anywhere(monkeypatch, blas, work):
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
+    monkeypatch.setattr("course.heuristics.reconstruct.gpu", lambda: "H200")
+    problem = ImageProblem.of_shape(*work)
+    assert LADDER.choose("auto", problem)[0] == best_step(problem) == "library"
+    others = LADDER.choose("auto", problem._replace(in_rows=False))[0]
+    assert others == "warp per tile"
+    monkeypatch.setattr("course.kernels.gemm.library.cublas", lambda: None)
+    assert LADDER.choose("auto", problem)[0] == others  # nothing here loads cuBLAS
 
 
 def test_images_take_the_tile_that_fills_the_last_wave():

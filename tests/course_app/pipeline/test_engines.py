@@ -16,6 +16,7 @@ from course import backend
 from course.dispatch import ahead
 from course.images import images, reading
 from course.images.reading import ImageError
+from course.kernels.reconstruct.ladder import LADDER, ImageProblem
 from course.kernels.steps import Launch
 from course_app.kernels.resize import MOST
 from course_app.pipeline import capacity, engines, pipeline, quality, scheduler, stages
@@ -25,6 +26,7 @@ from course_app.pipeline.shared_buffers import MOST_SHRUNK, Layout, SharedBuffer
 from course_app.pipeline.workers import Hand, Workers
 from tests.course_app.pipeline_parts import Cuda, contents, in_time, rows_of, some_images
 from tests.course_app.worker_parts import FAULTY, SIMULATED, SLOWLY, customized
+from warpsim.host import gpus
 
 pytestmark = [
     pytest.mark.usefixtures("quick_grid"),
@@ -139,6 +141,15 @@ def test_without_memory_for_a_stack_it_is_halved(stack, monkeypatch, error, svd)
             pictures = found[1].pictures[place], expected[1].pictures[place]
             assert np.array_equal(*map(np.stack, pictures))
     assert asked == [5, 2]
+
+
+def test_cublas_whose_sums_may_depend_on_the_length_of_a_stack_rebuilds_none(monkeypatch):
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
+    monkeypatch.setattr("course.heuristics.reconstruct.gpu", lambda: "H200")
+    monkeypatch.setattr(backend, "gpu", lambda: "H200")
+    monkeypatch.setattr("course.kernels.gemm.library.cublas", object)
+    assert LADDER.choose("auto", ImageProblem.of_shape(384, 421, 171, 64))[0] == "library"
+    assert engines._method(384, 421, 171) == ("warp per tile", True)
 
 
 def test_memory_that_ends_in_the_middle_of_a_stack_is_halved_too(stack, monkeypatch):

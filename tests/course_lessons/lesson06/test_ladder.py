@@ -65,7 +65,7 @@ def test_the_recorded_compiled_facts_are_what_the_compilers_say():
 
 
 def test_every_step_has_compiled_facts():
-    for name in LADDER:
+    for name in set(LADDER) - {"library"}:
         assert ladder.facts(name).registers > 0
     assert ladder.facts("warp tiles", "sm_75").target == "sm_75"
     with pytest.raises(KeyError, match="no compiled facts of 'asynchronous' for sm_75"):

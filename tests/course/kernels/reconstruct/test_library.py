@@ -37,7 +37,7 @@ def test_what_cublas_does_not_take_is_refused_in_words(blas, monkeypatch):
         reconstruct(u, s, vt, 2, method="library")
     backwards = cuda.to_device(np.ones((2, 3, 5), np.float32))[:, ::-1]
     u, s = (cuda.to_device(np.stack([its] * 2)) for its in (u, s))
-    with pytest.raises(ValueError, match="whose rows lie one behind the other"):
+    with pytest.raises(ValueError, match="each row behind the one before it"):
         reconstruct(u, s, backwards, 2, method="library")
     monkeypatch.setattr(library.library, "cublas", lambda: None)
     if gpu() is None:

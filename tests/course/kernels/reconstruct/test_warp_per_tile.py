@@ -5,18 +5,19 @@ import pytest
 from numba import types
 
 from course.compiler.facts import compiled
-from course.heuristics.reconstruct import TILES, WARPS, WarpTile
+from course.heuristics.reconstruct import STACK_TILES, TILES, WARPS, WarpTile
 from course.kernels.reconstruct.warp_per_tile import warp_per_tile
 from course.kernels.steps import Launch, ceil_div
 from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.launched import traced
 from warpsim import cuda
 
+EVERY = tuple(dict.fromkeys((*TILES, *STACK_TILES)))
 SHAPES = [(0, 37, 152, 19), (3, 40, 36, 11), (5, 16, 16, 1)]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("tile", [*TILES, WarpTile(8, 4, 2, 8)])
+@pytest.mark.parametrize("tile", [*EVERY, WarpTile(8, 4, 2, 8)])
 def test_a_tile_is_right_at_the_edges_and_has_no_error(tile, shape):
     images, rows, columns, k = shape
     stack, rng = (images,) if images else (), np.random.default_rng(7)
@@ -38,7 +39,7 @@ def test_an_image_has_the_same_bits_by_any_tile():
     rng = np.random.default_rng(7)
     u, s, vt = (rng.standard_normal(shape).astype(np.float32) for shape in ((21, 13), 13, (13, 40)))
     found = []
-    for tile in (one for one in TILES if not one.shared):
+    for tile in (one for one in EVERY if not one.shared):
         out, tiles = np.empty((21, 40), np.float32), np.int32(tile.tiles(21, 40))
         kernel, _ = warp_per_tile(tile)
         kernel[ceil_div(int(tiles), WARPS), tile.threads](u, s, vt, np.int32(13), out, tiles)
@@ -47,7 +48,7 @@ def test_an_image_has_the_same_bits_by_any_tile():
 
 
 @needs_compiler
-@pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize("tile", EVERY)
 @pytest.mark.parametrize("many", [False, True])
 def test_a_tile_is_in_registers(tile, many):
     u, s = (types.Array(types.float32, axes + many, "C") for axes in (2, 1))
