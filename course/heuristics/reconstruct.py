@@ -181,8 +181,7 @@ def stack_times(p: ImageProblem, processors: int) -> dict[str, float]:
     shape, eighths = (*p[:3], p.images), ceil_div(p.k, 8)
     tile = tile_for(*shape, p.columns % 4 == 0, processors)
     times = {"warp per tile": tile.stack_time(*shape, processors)}
-    blocks = p.images * ceil_div(p.rows, 128) * ceil_div(p.columns, 128)
-    waves = ceil_div(blocks, processors)
+    waves = ceil_div(p.images * ceil_div(p.rows, 128) * ceil_div(p.columns, 128), processors)
     if p.k >= TILES_FROM and p.whole:
         times["warp tiles"] = 2 + (0.63 + 0.72 * eighths) * waves
     if TILES_FROM <= p.k <= DEEPEST and p.columns % 4 == 0 and p.capability >= (8, 0):

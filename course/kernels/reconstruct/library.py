@@ -55,8 +55,8 @@ def launches(p: Any, u: Array, s: Array, vt: Array, out: Array, k: int) -> list[
     """The launch that scales u, and the product."""
     scaled = workspace((p.images, p.rows, k), np.float32)
     grid = ceil_div(p.rows, ROWS), p.images
-    arrays = vt, scaled, out, workspace(library.SPACE, np.uint8)
-    return [Launch(scale, grid, (WARP, ROWS), (u, s, np.int32(k), scaled)), Stack(p, arrays)]
+    product = Stack(p, (vt, scaled, out, workspace(library.SPACE, np.uint8)))
+    return [Launch(scale, grid, (WARP, ROWS), (u, s, np.int32(k), scaled)), product]
 
 
 def refusal(p: Any) -> str:
