@@ -188,7 +188,9 @@ def _of_value(value: Any, seen: set[int]) -> Iterator[str]:
     elif isinstance(value, python.ModuleType):
         yield value.__name__
         if value.__name__.partition(".")[0] not in _VERSIONED:
-            yield _of_file(getattr(value, "__file__", None))
+            folders = getattr(value, "__path__", ())  # of a package, whose modules define its names
+            files = sorted(str(file) for one in folders for file in Path(one).rglob("*.py"))
+            yield from map(_of_file, files or [getattr(value, "__file__", None)])
     elif isinstance(value, python.BuiltinFunctionType | type):
         yield f"{value.__module__} {value.__qualname__}"
     elif _module(value).partition(".")[0] in _VERSIONED:

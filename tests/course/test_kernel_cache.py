@@ -90,6 +90,29 @@ def test_a_function_edited_in_another_file_gives_another_key(tmp_path, monkeypat
     assert written("x + 1") == written("x + 1") != written("x + 10001")
 
 
+def test_a_package_is_all_of_its_modules(tmp_path, monkeypatch):
+    """A kernel that says `package.far` depends on the module in which far is defined."""
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = tmp_path / "far_package"
+    folder.mkdir()
+
+    def written(body):
+        (folder / "__init__.py").write_text("from far_package.inside import far\n")
+        (folder / "inside.py").write_text(f"def far(x):\n    return {body}\n")
+        for file in folder.glob("*.py"):
+            os.utime(file, (1e9, 1e9))
+        kernel_cache._of_file.cache_clear()  # as in another process
+        package = importlib.import_module("far_package")
+
+        def kernel(x):
+            x[0] = package.far(x[0])
+
+        return key(kernel)
+
+    assert written("x + 1") == written("x + 1") != written("x + 10001")
+    sys.modules.pop("far_package")
+
+
 def test_what_cannot_be_read_is_not_kept():
     thing = object()
 
