@@ -607,9 +607,7 @@ def _reconstruct_gradients(ctx, dy):
 
 
 RECONSTRUCT = Operator(
-    _reconstruct,
-    lambda u, s, vt, k: _empty(u, *u.shape[:-1], vt.shape[-1]),
-    _reconstruct_gradients,
+    _reconstruct, lambda u, s, vt, k: _empty(u, *u.shape[:-1], vt.shape[-1]), _reconstruct_gradients
 )
 
 

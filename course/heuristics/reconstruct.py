@@ -49,13 +49,11 @@ class ImageProblem(NamedTuple):
 
 
 def best_step(p: ImageProblem) -> str:
-    """The fastest step that is as accurate as float32.
+    """The step of the least modelled time, of those that are as accurate as float32.
 
-    One image takes the step of the least modelled time: a tile a warp, warp tiles, or Hopper's
-    tensor cores by warpgroups. Before Hopper it takes tensor cores where the work pays for the pass
-    that splits the factors. A stack, too, takes the step of the least modelled time; for more than
-    a grid can have, a tile a warp. The simulator runs the naive kernel, which costs least there,
-    and warp tiles for stacks.
+    Before Hopper one image takes tensor cores where the work pays for the pass that splits the
+    factors. What has more images or rows than a grid can have takes a tile a warp. The simulator
+    runs the naive kernel, which costs least there, and warp tiles for stacks.
     """
     if p.images > MOST or p.rows > MOST * (128 if gpu() else 16):
         return "warp per tile"
@@ -158,8 +156,7 @@ TILES = (
     WarpTile(16, 8, 4, 8, False, shared=True), WarpTile(16, 8, 4, 8, True, shared=True),
     WarpTile(16, 8, 2, 8, False, shared=True), WarpTile(8, 4, 4, 8, True, shared=True),
 )  # fmt: skip
-#: Of a stack: a tile's microseconds for a singular value on an H200, and the tiles that a
-#: multiprocessor computes at once.
+#: Microseconds of a stack for a singular value; tiles that a multiprocessor computes at once.
 STACK_TILES = {
     WarpTile(32, 4, 2, 8): (0.0285, 6.6), WarpTile(32, 8, 1, 8): (0.034, 9),
     WarpTile(16, 8, 1, 8): (0.031, 6.8), WarpTile(32, 16, 2, 4): (0.058, 5.2),
@@ -188,8 +185,8 @@ def stack_times(p: ImageProblem, processors: int) -> dict[str, float]:
         times["tensor cores"] = 2 + (3.8 + 0.07 * eighths) * waves
     if p.k >= LIBRARY_FROM and p.in_rows and not p.whole:
         waves = ceil_div(p.images * ceil_div(p.rows, 64) * ceil_div(p.columns, 64), processors)
-        scaled = p.images * p.rows * p.k / 3.1e5
-        times["library"] = 4.9 + (0.78 + 0.177 * eighths) * waves + scaled
+        product = 4.9 + (0.78 + 0.177 * eighths) * waves
+        times["library"] = product + p.images * p.rows * p.k / 3.1e5
     moved = p.images * (p.rows * p.columns + (p.rows + p.columns) * p.k) / 5.9e5
     return {step: (time**4 + moved**4) ** 0.25 for step, time in times.items()}
 

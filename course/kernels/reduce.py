@@ -7,8 +7,8 @@ Elements are float32, float16 or bfloat16, partial results float32. A NaN makes 
 maximum, too. The work is to read each element once: 4 bytes of float32, one operation. The steps
 differ in how they combine partial results: by atomics, in shared memory, by shuffles, in registers.
 
-Source: Harris, "Optimizing Parallel Reduction in CUDA", NVIDIA 2007; CUDA C++ Programming Guide,
-`__threadfence`, for the last block. The softmax of rows is in `course.kernels.softmax`.
+Source: Harris, "Optimizing Parallel Reduction in CUDA", NVIDIA 2007; for the last block CUDA C++
+Programming Guide, `__threadfence`. The softmax of rows is in `course.kernels.softmax`.
 """
 
 from __future__ import annotations

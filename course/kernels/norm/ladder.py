@@ -1,10 +1,8 @@
 """Normalise the rows of a matrix on the GPU (LayerNorm): the ladder, and the entry point.
 
-Steps 1 to 5 are in `course.kernels.norm.first_steps`, 6, 7, 9 and 10 in
-`course.kernels.norm.registers`, 8 in `course.kernels.norm.long_rows`, and "half", for 16-bit
-elements, in `course.kernels.norm.half`. Which step "auto" takes, and how threads share rows, is
-chosen in `course.heuristics.norm`. Gradients are in `course.kernels.norm.backward` and
-`course.kernels.norm.backward_registers`.
+Steps 1 to 5 are in `first_steps` of this package, 6, 7, 9 and 10 in `registers`, 8 in `long_rows`,
+and "half", for 16-bit elements, in `half`. Which step "auto" takes, and how threads share rows, is
+chosen in `course.heuristics.norm`. Gradients are in `backward` and `backward_registers`.
 
 >>> y = layer_norm(x, gamma, beta)                          # NumPy in, NumPy out
 >>> layer_norm(x, gamma, beta, out=y, activation="gelu")    # CuPy or Numba arrays stay there

@@ -1,12 +1,9 @@
 """Rebuild an image from its SVD on the GPU: a ladder of kernels, each a step up from the last.
 
-Steps 1 to 4 are in `course.kernels.reconstruct.first_steps`, 5 to 8 in
-`course.kernels.reconstruct.register_tiles`, 9 in `course.kernels.reconstruct.warp_tiles`. Step 10
-is in `course.kernels.reconstruct.split_factors` and `course.kernels.reconstruct.tensor_tiles`; for
-few singular values in `course.kernels.reconstruct.thin_tiles`. Step 11 is in
-`course.kernels.reconstruct.warpgroups`. Small and narrow images, and stacks of them, take
-`course.kernels.reconstruct.warp_per_tile`; some stacks go to cuBLAS, by
-`course.kernels.reconstruct.library`. This module has the steps' launches and the entry point:
+Steps 1 to 4 are in `first_steps` of this package, 5 to 8 in `register_tiles`, 9 in `warp_tiles`.
+Step 10 is in `split_factors` and `tensor_tiles`; for few singular values in `thin_tiles`. Step 11
+is in `warpgroups`. Small and narrow images, and stacks of them, take `warp_per_tile`; some stacks
+go to cuBLAS, by `library`. This module has the steps' launches and the entry point:
 
 >>> out = reconstruct(u, s, vt, k)                     # NumPy in, NumPy out
 >>> reconstruct(u, s, vt, k, out=out)                  # CuPy or Numba device arrays stay there

@@ -1,6 +1,4 @@
-"""Stacks of images by cuBLAS, where it is faster than the course's kernels: the step "library".
-
-A kernel scales the columns of u by s into a workspace, and cuBLAS multiplies in float32.
+"""Stacks by cuBLAS, step "library": a kernel scales u by s, and cuBLAS multiplies in float32.
 
 Source: NVIDIA, cuBLAS, cublasGemmStridedBatchedEx.
 """

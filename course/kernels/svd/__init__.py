@@ -17,10 +17,9 @@ accurate small singular values are. For a matrix with m >= n (others are transpo
 4. sort. One more QR completes the left vectors of singular values that are zero.
 
 The ladder's methods differ in step 3. Where m = n, 2 and 3 work on a itself instead of R, and Q1 is
-not needed. Matrices whose shorter side is at most 128 take `course.kernels.svd.registers`: all
-sweeps in one launch, and no second QR. Up to 32, `course.kernels.svd.one_launch` does everything.
-Where float64 is fast, tall matrices get R from their Gram matrix, `course.kernels.svd.gram`. What
-cuSOLVER does faster is in `course.kernels.svd.library`.
+not needed. Matrices whose shorter side is at most 128 take `registers` of this package: all sweeps
+in one launch, and no second QR. Up to 32, `one_launch` does everything. Where float64 is fast, tall
+matrices get R from their Gram matrix, by `gram`. What cuSOLVER does faster is in `library`.
 
 Source: Z. Drmac and K. Veselic, "New fast and accurate Jacobi SVD algorithm", SIAM J. Matrix
 Anal. Appl. 29 (2008), for the two QR decompositions; N. Higham, "Functions of Matrices" (2008),
