@@ -58,6 +58,7 @@ _SPLIT_WORDS = {"float16": "uint32", "tf32": "float32"}
 SIGNATURES: dict[str, str] = {
     "reconstruct.first_steps.*": f"void({_FACTORS})",
     "reconstruct.register_tiles.*": f"void({_FACTORS})",
+    "reconstruct.library.scale": f"void({_THREE}, {_TWO}, int32, {_THREE})",
     "attention.first_steps.scores_in_memory": f"void({_HEADS}, {_HEADS}, float32, {_TWO})",
     "attention.first_steps.values_of_scores": f"void({_TWO}, {_HEADS}, float16[:, :, ::1])",
     "reduce.fill": f"void({_ONE}, float32)",
