@@ -140,16 +140,16 @@ def _of_function(dispatcher: Any, seen: set[int]) -> Iterator[str]:
 
 
 def _of_code(function: Any, seen: set[int]) -> Iterator[str]:
-    code = function.__code__
+    code, names = function.__code__, _names(function.__code__)
     yield from _of_code_object(code)
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         yield name
-        yield from _of_value(cell.cell_contents, seen)
+        yield from _of_value(cell.cell_contents, seen, names)
     yield from _of_value(function.__defaults__ or (), seen)
-    for name in sorted(_names(code)):
+    for name in sorted(names):
         if name in function.__globals__:
             yield name
-            yield from _of_value(function.__globals__[name], seen)
+            yield from _of_value(function.__globals__[name], seen, names)
 
 
 def _of_code_object(code: python.CodeType) -> Iterator[str]:
@@ -162,12 +162,12 @@ def _of_code_object(code: python.CodeType) -> Iterator[str]:
             yield repr(constant)
 
 
-def _names(code: python.CodeType) -> set[str]:
+def _names(code: python.CodeType) -> frozenset[str]:
     inner = (part for part in code.co_consts if isinstance(part, python.CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+    return frozenset(code.co_names).union(*map(_names, inner))
 
 
-def _of_value(value: Any, seen: set[int]) -> Iterator[str]:
+def _of_value(value: Any, seen: set[int], names: frozenset = frozenset()) -> Iterator[str]:
     """What identifies a value that a function uses; NotCacheable where nothing does."""
     if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.generic):
         yield f"{type(value).__name__} {value!r}"
@@ -188,9 +188,10 @@ def _of_value(value: Any, seen: set[int]) -> Iterator[str]:
     elif isinstance(value, python.ModuleType):
         yield value.__name__
         if value.__name__.partition(".")[0] not in _VERSIONED:
-            folders = getattr(value, "__path__", ())  # of a package, whose modules define its names
-            files = sorted(str(file) for one in folders for file in Path(one).rglob("*.py"))
-            yield from map(_of_file, files or [getattr(value, "__file__", None)])
+            yield _of_file(getattr(value, "__file__", None))
+            for name in sorted(names & vars(value).keys()):  # what `module.name` stands for
+                with contextlib.suppress(NotCacheable):  # the module's file stands for the others
+                    yield from _of_value(vars(value)[name], seen, names - {name})
     elif isinstance(value, python.BuiltinFunctionType | type):
         yield f"{value.__module__} {value.__qualname__}"
     elif _module(value).partition(".")[0] in _VERSIONED:

@@ -90,7 +90,7 @@ def test_a_function_edited_in_another_file_gives_another_key(tmp_path, monkeypat
     assert written("x + 1") == written("x + 1") != written("x + 10001")
 
 
-def test_a_package_is_all_of_its_modules(tmp_path, monkeypatch):
+def test_a_name_of_a_package_is_what_it_stands_for(tmp_path, monkeypatch):
     """A kernel that says `package.far` depends on the module in which far is defined."""
     monkeypatch.syspath_prepend(tmp_path)
     folder = tmp_path / "far_package"
