@@ -185,8 +185,7 @@ def stack_times(p: ImageProblem, processors: int) -> dict[str, float]:
         times["tensor cores"] = 2 + (3.8 + 0.07 * eighths) * waves
     if p.k >= LIBRARY_FROM and p.in_rows and not p.whole:
         waves = ceil_div(p.images * ceil_div(p.rows, 64) * ceil_div(p.columns, 64), processors)
-        product = 4.9 + (0.78 + 0.177 * eighths) * waves
-        times["library"] = product + p.images * p.rows * p.k / 3.1e5
+        times["library"] = 4.9 + (0.78 + 0.177 * eighths) * waves + p.images * p.rows * p.k / 3.1e5
     moved = p.images * (p.rows * p.columns + (p.rows + p.columns) * p.k) / 5.9e5
     return {step: (time**4 + moved**4) ** 0.25 for step, time in times.items()}
 
