@@ -126,7 +126,11 @@ LONG = RowConfig(512, 1, 16)  # for rows that no block's registers hold
 
 
 def row_config(columns: int, aligned: bool = True, kind: str = "float32") -> RowConfig:
-    """The config of a block that holds a row in registers, or a few if a warp holds one."""
+    """The config of a block that holds a row in registers, or a few if a warp holds one.
+
+    New blocks begin about every nanosecond. So on an H200 64,887 rows of 427 took 81 us by blocks
+    of a warp, and 47 by blocks of four.
+    """
     sizes = [
         (elements, threads)
         for elements in ELEMENTS[aligned]
@@ -139,9 +143,9 @@ def row_config(columns: int, aligned: bool = True, kind: str = "float32") -> Row
         registers = FEW_REGISTERS if elements == ELEMENTS[True][0] else 255
         return RowConfig(threads, 1, elements, registers)
     elements, threads = min(sizes, key=lambda size: (size[0] * size[1], -size[0]))
-    if aligned:  # accesses of 16-bit elements have half the bytes, so a thread has many in flight
-        return RowConfig(threads, SHORT_THREADS // threads if threads == 32 else 1, elements)
-    return RowConfig(threads, 1, elements, UNALIGNED_REGISTERS)
+    # accesses of 16-bit elements have half the bytes, so a thread has many in flight
+    rows = SHORT_THREADS // threads if threads == WARP else 1
+    return RowConfig(threads, rows, elements, 255 if aligned else UNALIGNED_REGISTERS)
 
 
 #: Elements of all rows, up to which all threads are resident at once: the latency of one decides.
@@ -164,13 +168,16 @@ def few_config(columns: int) -> RowConfig | None:
 
 def block_config(rows: int, columns: int, aligned: bool, kind: str) -> RowConfig:
     """The config of step 6: a block has a row in registers."""
-    size = rows * columns
+    size, narrow = rows * columns, kind != "float32"
     few = few_config(columns) if size <= FEW else None
-    if few is not None and few.rows == 1:
-        return few
-    if aligned and kind != "float32" and size <= FEW_16_BIT and columns <= 16 * ROW_THREADS[-1]:
-        return RowConfig(round_up(ceil_div(columns, 16), WARP), 1, 16, ahead=True)
-    return row_config(columns, aligned, kind)
+    sixteen = RowConfig(round_up(ceil_div(columns, 16), WARP), 1, 16, ahead=True)
+    if few is not None and few.rows == 1:  # fewer threads, of more elements, if no more are idle
+        fewer = aligned and few.longest == sixteen.longest and sixteen.threads > WARP
+        return sixteen if fewer else few
+    if aligned and narrow and size <= FEW_16_BIT and columns <= 16 * ROW_THREADS[-1]:
+        return sixteen
+    ahead = narrow and not aligned and size <= FEW_16_BIT
+    return replace(row_config(columns, aligned, kind), ahead=ahead)
 
 
 def several_config(rows: int, columns: int, aligned: bool, kind: str) -> RowConfig:
@@ -259,26 +266,32 @@ def split_variant(config: RowConfig, variant: Variant, columns: int) -> Variant:
 
 # --- rows that the blocks of a cluster share ------------------------------------------------------
 
-CLUSTER_THREADS = 1024  # of a block
 CLUSTER_BLOCKS = (2, 4, 8)  # of a row
-CLUSTER_ELEMENTS = {True: 32, False: 16}  # of a thread, by alignment
+LONGEST_IN_CLUSTER = {True: 1 << 18, False: 1 << 17}  # elements of a row, by alignment
+#: Threads of a block and elements of a thread, at most: whether aligned, or of few rows. Blocks of
+#: unaligned rows are small, so that a multiprocessor has several. On an H200, float16 2000x20003:
+#: 168 us by two blocks of 1,024 threads, 96 by two of 384; 1x65160: 7.4 by two, 4.9 by eight.
+CLUSTER_SIZES, FEW_ROWS_SIZE = {True: (1024, 32), False: (512, 28)}, (1024, 12)
 
 
-def cluster_config(columns: int, aligned: bool) -> RowConfig:
-    """The config for rows of a length: as few blocks a row as hold it."""
-    blocks = next(
-        n for n in CLUSTER_BLOCKS if n * CLUSTER_THREADS * CLUSTER_ELEMENTS[aligned] >= columns
-    )
-    elements = round_up(ceil_div(columns, blocks * CLUSTER_THREADS), 4)
-    return RowConfig(CLUSTER_THREADS, 1, elements, blocks=blocks)
+def spread(rows: int, blocks: int) -> bool:
+    """Whether each of so many blocks a row has a multiprocessor of its own."""
+    return blocks * rows <= device.multiprocessors()
 
 
-def longest_in_cluster(aligned: bool) -> int:
-    """Elements of the longest row that a cluster holds."""
-    return CLUSTER_BLOCKS[-1] * CLUSTER_THREADS * CLUSTER_ELEMENTS[aligned]
+def cluster_config(rows: int, columns: int, aligned: bool) -> RowConfig:
+    """The config for rows of a length: as few blocks a row as hold it, or eight for few rows."""
+    threads, elements = CLUSTER_SIZES[aligned]
+    most, few = CLUSTER_BLOCKS[-1], spread(rows, CLUSTER_BLOCKS[-1])
+    blocks = next((n for n in CLUSTER_BLOCKS if n * threads * elements >= columns), most)
+    if few:
+        blocks, (threads, elements) = most, FEW_ROWS_SIZE
+    if few or not aligned:
+        threads = min(threads, round_up(ceil_div(columns, blocks * elements), 64))
+    return RowConfig(threads, 1, round_up(ceil_div(columns, blocks * threads), 4), blocks=blocks)
 
 
-beyond_clusters = device.row_limit(longest_in_cluster)
+beyond_clusters = device.row_limit(LONGEST_IN_CLUSTER.get)
 
 
 def no_cluster(problem: NormProblem) -> str:
@@ -333,6 +346,8 @@ REGISTERS_ALONE = {True: 16_384, False: 8192}
 #: Columns from which rows that begin anywhere have a body, accessed four elements at a time. The 66
 #: elements beside it need a block of three warps.
 SHIFTED = 4096
+#: Columns from which few rows are faster by clusters of eight blocks a row.
+SPREAD_COLUMNS = 12_288
 #: "long" reads a row twice. That is faster than a cluster, whose blocks wait for each other: where
 #: so many bytes of all rows stay in L2, or rows are longer and a block fills a multiprocessor.
 REREAD_BYTES, REREAD_COLUMNS = 32 << 20, 65_536
@@ -377,13 +392,14 @@ def best(problem: NormProblem, has: Callable[[str], bool]) -> str:
         return "several rows"
     longest = longest_in_registers(problem.aligned)
     clusters = has("clusters") and by_clusters(problem)
+    if clusters and columns > SPREAD_COLUMNS and spread(problem.rows, CLUSTER_BLOCKS[-1]):
+        return "clusters"
     both = has(REGISTERS_AND_SHARED) and columns <= longest_split(problem.shared_limit[0])
-    if few and not problem.aligned and (clusters or columns <= longest):
+    if few and not problem.aligned and columns <= longest:
         both = False  # for unaligned rows this step needs a launch more, `shifted_factors`
     if both:
         longest = min(longest, REGISTERS_ALONE[problem.aligned])
     if columns <= longest:
         return "registers"
-    if both:
-        return REGISTERS_AND_SHARED
-    return "clusters" if clusters else "long"
+    clusters = clusters and not (both and not spread(problem.rows, CLUSTER_BLOCKS[0]))
+    return "clusters" if clusters else REGISTERS_AND_SHARED if both else "long"

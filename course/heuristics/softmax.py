@@ -53,10 +53,11 @@ LONGEST = {True: 32_768, False: 16_384}
 #: Then the threads of all rows up to which a row's threads are doubled.
 TUNED = {
     ("aligned", 2): (3, 7, 1 << 16), ("aligned", 4): (3, 4, 1 << 16),
-    ("shifted", 2): (7, 7, 1 << 17), ("shifted", 4): (7, 7, 1 << 17),
+    ("shifted", 2): (7, 7, 1 << 17), ("shifted", 4): (3, 3, 1 << 17),
     ("single", 2): (1, 8, 1 << 17), ("single", 4): (1, 4, 13 << 14),
 }  # fmt: skip
-SHIFTED = 5000  # columns from which "shifted" is faster than "single"
+#: Columns from which "shifted" is faster than "single", by bytes of an element.
+SHIFTED = {2: 5000, 4: 640}
 #: "shifted" rows take blocks of at most so many threads, of up to so many accesses by bytes of an
 #: element: then a multiprocessor has several, and one reads while another writes. On an H200,
 #: bfloat16 3890x7534: 55 us by 512 threads, 37 by 256.
@@ -135,9 +136,8 @@ def config_for(
     in_warp, most, limit = TUNED[access, size]
     held = reach(columns, access)
     threads = threads_for(held, in_warp, most)
-    half = threads // 2
-    if access == "shifted" and half <= SMALL_BLOCK and half * VECTOR * SMALL_ACCESSES[size] >= held:
-        threads = half
+    if access == "shifted" and SMALL_BLOCK * VECTOR * SMALL_ACCESSES[size] >= held:
+        threads = min(threads, SMALL_BLOCK)
     if threads <= WARP and held <= WARP_COLUMNS:
         return config_of(threads, columns, access, rows)
     fewer = max(threads, 2 * WARP if access == "single" else 0)

@@ -23,17 +23,7 @@ from course.kernels.attention.first_steps import LOWEST
 from course.kernels.gemm.tiles import ELEMENTS
 from course.kernels.steps import round_up
 from course.kernels.warps import largest_of_four, sum_of_four
-from warpsim.ptx import (
-    commit_copies,
-    copy8_async,
-    ldmatrix4,
-    ldmatrix4_trans,
-    mma_bf16,
-    mma_f16,
-    quotient,
-    store2,
-    wait_copies,
-)
+from warpsim import ptx
 
 WARPS, ROWS = 4, 16  # warps of a block; queries of a warp
 KEYS = 64  # keys of a step
@@ -97,7 +87,7 @@ def online(element: str, size: int) -> Callable:
     ldmatrix, which reads eight rows at a time, has no bank conflicts.
     """
     ELEMENT = ELEMENTS[element]
-    mma = mma_bf16 if element == "bfloat16" else mma_f16
+    mma = ptx.mma_bf16 if element == "bfloat16" else ptx.mma_f16
     CHUNKS, DEEP, ACROSS, SUMS = size // 8, size // 16, size // 16, size // 2
     PITCH = pitch(size)
     QUERIES, STEP, SCORES = WARPS * ROWS * PITCH, KEYS * PITCH, KEYS // 2  # elements
@@ -119,7 +109,7 @@ def online(element: str, size: int) -> Callable:
             token = int32(first + row) if inside else int32(0)
             there = image, token, head, int32(8 * chunk)
             at = int32(start + swizzled(row, chunk))
-            copy8_async(tiles, at, source, there, 8 if inside else 0)
+            ptx.copy8_async(tiles, at, source, there, 8 if inside else 0)
 
     # 16 keys a call: in a loop that is not unrolled, scores would be in local memory
     @cuda.jit(device=True, forceinline=True)
@@ -130,7 +120,7 @@ def online(element: str, size: int) -> Callable:
         row = int32(16 * j + (lane & 7) + ((lane >> 4) << 3))
         for kk in range(DEEP):
             chunk = int32(2 * kk + (lane >> 3 & 1))
-            x = ldmatrix4(tiles, int32(start + swizzled(row, chunk)))
+            x = ptx.ldmatrix4(tiles, int32(start + swizzled(row, chunk)))
             a4 = (queries[kk, 0], queries[kk, 1], queries[kk, 2], queries[kk, 3])
             for h in range(2):
                 n = 8 * j + 4 * h
@@ -147,7 +137,7 @@ def online(element: str, size: int) -> Callable:
             row = int32(16 * j + (lane & 15))
             for i in range(ACROSS):
                 chunk = int32(2 * i + (lane >> 4))
-                x = ldmatrix4_trans(tiles, int32(start + swizzled(row, chunk)))
+                x = ptx.ldmatrix4_trans(tiles, int32(start + swizzled(row, chunk)))
                 for h in range(2):
                     n = 8 * i + 4 * h
                     c4 = (total[n], total[n + 1], total[n + 2], total[n + 3])
@@ -164,19 +154,19 @@ def online(element: str, size: int) -> Callable:
         total = cuda.local.array(SUMS, float32)
         t, tokens = int32(cuda.threadIdx.x), int32(q.shape[1])
         warp, lane = int32(t >> 5), int32(t & 31)
-        of_all = quotient(int32(cuda.blockIdx.x), int32(parts))
-        image = quotient(of_all, int32(heads))
+        of_all = ptx.quotient(int32(cuda.blockIdx.x), int32(parts))
+        image = ptx.quotient(of_all, int32(heads))
         head = int32(of_all - image * heads)
         first = int32((int32(cuda.blockIdx.x) - of_all * parts) * (WARPS * ROWS))
         fetch(q, tiles, int32(0), first, WARPS * ROWS, image, head)
         fetch(k, tiles, int32(QUERIES), int32(0), KEYS, image, head)
         fetch(v, tiles, int32(QUERIES + STEP), int32(0), KEYS, image, head)
-        commit_copies()
-        wait_copies(0)
+        ptx.commit_copies()
+        ptx.wait_copies(0)
         cuda.syncthreads()
         for kk in range(DEEP):
             row, chunk = int32(ROWS * warp + (lane & 15)), int32(2 * kk + (lane >> 4))
-            x = ldmatrix4(tiles, swizzled(row, chunk))
+            x = ptx.ldmatrix4(tiles, swizzled(row, chunk))
             for e in range(4):
                 queries[kk, e] = x[e]
         for n in range(SUMS):
@@ -188,7 +178,7 @@ def online(element: str, size: int) -> Callable:
             if key + KEYS < tokens:
                 fetch(k, tiles, other, int32(key + KEYS), KEYS, image, head)
                 fetch(v, tiles, int32(other + STEP), int32(key + KEYS), KEYS, image, head)
-            commit_copies()
+            ptx.commit_copies()
             multiply(scores, queries, tiles, start, lane, 0)
             multiply(scores, queries, tiles, start, lane, 1)
             multiply(scores, queries, tiles, start, lane, 2)
@@ -207,7 +197,7 @@ def online(element: str, size: int) -> Callable:
                     total[4 * n + e] *= old0
                     total[4 * n + 2 + e] *= old1
             add_values(total, packed, tiles, int32(start + STEP), lane)
-            wait_copies(0)
+            ptx.wait_copies(0)
             cuda.syncthreads()
             start, other = other, start
         scale0, scale1 = float32(1) / sum_of_four(weights0), float32(1) / sum_of_four(weights1)
@@ -218,6 +208,6 @@ def online(element: str, size: int) -> Callable:
                 for n in range(SUMS // 4):
                     column = int32(head * size + 8 * n + 2 * (lane & 3))
                     x, y = total[4 * n + 2 * half], total[4 * n + 2 * half + 1]
-                    store2(out, (image, row, column), (ELEMENT(x * scale), ELEMENT(y * scale)))
+                    ptx.store2(out, (image, row, column), (ELEMENT(x * scale), ELEMENT(y * scale)))
 
     return attention_online

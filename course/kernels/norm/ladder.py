@@ -23,7 +23,7 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Stream
 from course.dispatch.slots import name_of, workspace
-from course.heuristics.norm import FEW, REGISTERS_AND_SHARED, NormProblem, best, both_refusal
+from course.heuristics.norm import REGISTERS_AND_SHARED, NormProblem, best, both_refusal
 from course.kernels.activation import function_of
 from course.kernels.arrays import (
     MOST,
@@ -222,14 +222,6 @@ layer_norm.ladder = LADDER
 
 
 # --- as lesson 13 called it before version 0.2 ----------------------------------------------------
-
-
-def method_for(
-    method: str, columns: int, aligned: bool = True, dtype: str = "float32",
-    given: tuple[int, bool] | None = None,
-) -> str:  # fmt: skip
-    """The step that a method takes for rows of a length, on this GPU or one with `given` limits."""
-    return LADDER.choose(method, NormProblem(FEW, columns, dtype, aligned, limits=given))[0]
 
 
 def prepared(

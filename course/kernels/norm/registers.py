@@ -356,7 +356,7 @@ def _long(rows: int, columns: int, variant: Variant) -> Made:
 
 
 def _clusters(rows: int, columns: int, variant: Variant) -> Made:
-    config = heuristics.cluster_config(columns, variant.aligned)
+    config = heuristics.cluster_config(rows, columns, variant.aligned)
     return in_registers(config, rows, columns, replace(variant, keep_in_l2=False))
 
 

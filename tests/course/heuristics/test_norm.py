@@ -4,12 +4,12 @@ import functools
 
 from course.heuristics.norm import (
     FEW,
+    LONGEST_IN_CLUSTER,
     NormProblem,
     RowConfig,
     backward_config,
     block_config,
     cluster_config,
-    longest_in_cluster,
     longest_in_registers,
     row_config,
     several_config,
@@ -64,7 +64,7 @@ def test_a_few_rows_take_more_threads_and_their_factors_ahead():
 
 
 def test_every_length_has_a_config_that_holds_it():
-    for aligned in (True, False):
-        most = longest_in_cluster(aligned)
+    for aligned, most in LONGEST_IN_CLUSTER.items():
         for columns in (*range(1, most, 997), most):
-            assert cluster_config(columns, aligned).longest >= columns
+            found = [cluster_config(rows, columns, aligned) for rows in (1, 17, 5000)]
+            assert all(its.longest >= columns and its.elements <= 32 for its in found)

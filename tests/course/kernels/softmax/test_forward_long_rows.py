@@ -25,7 +25,8 @@ def between(values, dtype, width, begin):
 
 def drawn(rng, call, dtype, rows, together):
     """Check a call; return how its arrays' rows are accessed, alike more often than not if so."""
-    names, columns = ARRAYS[call], int(rng.integers(SHIFTED - 9, BACKWARD_LONGEST[False] + 1))
+    names, since = ARRAYS[call], SHIFTED[4 if dtype == "float32" else 2]
+    columns = int(rng.integers(since - 9, BACKWARD_LONGEST[False] + 1))
     count, y = len(names) + 1, rng.dirichlet(np.full(columns, 0.3), rows)
     begins = rng.integers(0, 3, count) * 4 if together else rng.integers(0, 9, count)
     widths = columns + 9 + (rng.integers(0, 9) if together else rng.integers(0, 9, count))
@@ -36,10 +37,9 @@ def drawn(rng, call, dtype, rows, together):
     *inputs, out = (one.array for one in (*laid[:-1], laid[rng.integers(count)]))
     places = [[(address_of(its) + row * its.strides[0]) // its.dtype.itemsize % 4
                for row in range(rows)] for its in (*inputs, out)]  # fmt: skip
-    alike = columns > SHIFTED and places[0][0] == 0 and all(one == places[0] for one in places)
-    access = "shifted" if alike else "single"
-    if columns % 4 == 0 and not np.any(places):
-        access = "aligned"
+    alike = columns > since and places[0][0] == 0 and all(one == places[0] for one in places)
+    aligned = columns % 4 == 0 and not np.any(places)
+    access = "aligned" if aligned else "shifted" if alike else "single"
     told = f"{dtype} {rows}x{columns} from {begins} of {widths}, in place {out in inputs}: {access}"
     assert problem_of(*inputs, out).access == access, told
     exact = dict(zip(names, (its.copy_to_host() for its in inputs), strict=True))
