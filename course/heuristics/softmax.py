@@ -53,15 +53,15 @@ LONGEST = {True: 32_768, False: 16_384}
 #: Then the threads of all rows up to which a row's threads are doubled.
 TUNED = {
     ("aligned", 2): (3, 7, 1 << 16), ("aligned", 4): (3, 4, 1 << 16),
-    ("shifted", 2): (7, 7, 1 << 17), ("shifted", 4): (3, 3, 1 << 17),
+    ("shifted", 2): (12, 12, 1 << 17), ("shifted", 4): (3, 3, 1 << 17),
     ("single", 2): (1, 8, 1 << 17), ("single", 4): (1, 4, 13 << 14),
 }  # fmt: skip
-#: Columns from which "shifted" is faster than "single", by bytes of an element.
-SHIFTED = {2: 5000, 4: 640}
-#: "shifted" rows take blocks of at most so many threads, of up to so many accesses by bytes of an
-#: element: then a multiprocessor has several, and one reads while another writes. On an H200,
-#: bfloat16 3890x7534: 55 us by 512 threads, 37 by 256.
-SMALL_BLOCK, SMALL_ACCESSES = 256, {2: 12, 4: 10}
+#: Columns from which "shifted" is faster than "single": in float32's forward pass, and else.
+SHIFTED_FLOAT32, SHIFTED = 640, 5000
+#: "shifted" rows take blocks of so many threads, at most, of up to so many accesses: then a
+#: multiprocessor has several, and one reads while another writes. On an H200, bfloat16 3890x7534:
+#: 55 us by 512 threads, 37 by 256; 12199x5383: 85 us by 256 threads, 75 by 128.
+SMALL_BLOCK, SMALL_ACCESSES = 256, 10
 FEWEST_THREADS, MOST_THREADS = 2, 1024  # that share a row
 #: Threads of a block, at least: the second if all rows have over `MANY_THREADS`, since a new block
 #: can begin about every nanosecond.
@@ -136,7 +136,7 @@ def config_for(
     in_warp, most, limit = TUNED[access, size]
     held = reach(columns, access)
     threads = threads_for(held, in_warp, most)
-    if access == "shifted" and SMALL_BLOCK * VECTOR * SMALL_ACCESSES[size] >= held:
+    if access == "shifted" and SMALL_BLOCK * VECTOR * SMALL_ACCESSES >= held:
         threads = min(threads, SMALL_BLOCK)
     if threads <= WARP and held <= WARP_COLUMNS:
         return config_of(threads, columns, access, rows)

@@ -31,29 +31,7 @@ from course.kernels.attention.first_steps import LOWEST
 from course.kernels.attention.online import row_softmax
 from course.kernels.gemm.tiles import ELEMENTS
 from course.kernels.warps import ALL, sum_of_four
-from warpsim.ptx import (
-    fence_async,
-    fence_mbarriers,
-    grid_dependency_wait,
-    load4,
-    mbarrier_arrive,
-    mbarrier_expect,
-    mbarrier_init,
-    mbarrier_wait,
-    named_barrier,
-    quotient,
-    setmaxnreg_dec,
-    setmaxnreg_inc,
-    stmatrix4,
-    store4,
-    tma_load,
-    tma_prefetch,
-    unpack,
-    wgmma_nt_deep,
-    wgmma_rn,
-    wgmma_sums,
-    wgmma_zeros,
-)
+from warpsim import ptx
 
 
 @functools.cache
@@ -85,31 +63,31 @@ def warpgroups(element: str, config: Config) -> Callable:
     @cuda.jit(device=True, inline="always")
     def begin(tiles, full, filled, empty, q, k, v, begun, steps, tokens, heads, parts, mine, grid):
         """Start the copies of a block's step `begun`, as soon as its stage is free."""
-        n = begun if HELD else quotient(begun, steps)
+        n = begun if HELD else ptx.quotient(begun, steps)
         item, next_step = int32(mine + n * grid), int32(begun - n * steps)
-        head = quotient(item, int32(parts))
-        image = quotient(head, int32(heads))
+        head = ptx.quotient(item, int32(parts))
+        image = ptx.quotient(head, int32(heads))
         row, column = int32(image * tokens), int32((head - image * heads) * SIZE)
         stage = int32(begun & (STAGES - 1))
-        mbarrier_wait(empty, stage, int32((begun >> STAGE_BITS & 1) ^ 1))
+        ptx.mbarrier_wait(empty, stage, int32((begun >> STAGE_BITS & 1) ^ 1))
         bytes_due = int32(KEY_BYTES)
         if next_step == 0:
             bytes_due = int32(KEY_BYTES + QUERY_BYTES)
-        mbarrier_expect(full, stage, bytes_due)
-        mbarrier_expect(filled, stage, int32(KEY_BYTES))
+        ptx.mbarrier_expect(full, stage, bytes_due)
+        ptx.mbarrier_expect(filled, stage, int32(KEY_BYTES))
         if next_step == 0:
             top = int32(row + (item - head * parts) * (64 * GROUPS))
             to = int32(QUERIES + (n & (BUFFERS - 1)) * ITEM)
             for g in range(GROUPS * BOXES):
                 corner = int32(top + 64 * (g // BOXES)), int32(column + WIDE * (g % BOXES))
-                tma_load(tiles, int32(to + BOX * g), q, corner, full, stage)
+                ptx.tma_load(tiles, int32(to + BOX * g), q, corner, full, stage)
         if not HELD:
             row += int32(min(int32(next_step * KEYS), int32(tokens - KEYS)))
         for b in range(BOXES):
             corner = (row, int32(column + WIDE * b))
             to = int32(stage * STAGE + BESIDE * b)
-            tma_load(tiles, to, k, corner, full, stage)
-            tma_load(tiles, int32(to + VALUES), v, corner, filled, stage)
+            ptx.tma_load(tiles, to, k, corner, full, stage)
+            ptx.tma_load(tiles, int32(to + VALUES), v, corner, filled, stage)
 
     @cuda.jit(launch_bounds=(config.threads, config.blocks), fastmath=True)
     def attention_warpgroups(q, k, v, out, tokens, heads, parts, items, factor):
@@ -125,37 +103,37 @@ def warpgroups(element: str, config: Config) -> Callable:
         t = int32(cuda.threadIdx.x)
         group, warp, lane = int32(t >> 7), int32(t >> 5 & 3), int32(t & 31)
         if t == 0:
-            tma_prefetch(q)
-            tma_prefetch(k)
-            tma_prefetch(v)
+            ptx.tma_prefetch(q)
+            ptx.tma_prefetch(k)
+            ptx.tma_prefetch(v)
             for s in range(STAGES):
-                mbarrier_init(full, int32(s), int32(1))
-                mbarrier_init(filled, int32(s), int32(1))
-                mbarrier_init(empty, int32(s), int32(4 * GROUPS))  # one arrival a warp
+                ptx.mbarrier_init(full, int32(s), int32(1))
+                ptx.mbarrier_init(filled, int32(s), int32(1))
+                ptx.mbarrier_init(empty, int32(s), int32(4 * GROUPS))  # one arrival a warp
             if PINGPONG:
-                mbarrier_init(ready, int32(0), int32(4))
-                mbarrier_init(ready, int32(1), int32(4))
-            fence_mbarriers()
+                ptx.mbarrier_init(ready, int32(0), int32(4))
+                ptx.mbarrier_init(ready, int32(1), int32(4))
+            ptx.fence_mbarriers()
         if HELD:
             for s in range(2 * STAGES * BOXES):
                 for n in range(t, (KEYS - HELD) * WIDE, THREADS):
                     tiles[int32((s * KEYS + HELD) * WIDE + n)] = ELEMENT(ZERO)
-            fence_async()
-        steps = int32(1) if HELD else quotient(int32(tokens + (KEYS - 1)), int32(KEYS))
+            ptx.fence_async()
+        steps = int32(1) if HELD else ptx.quotient(int32(tokens + (KEYS - 1)), int32(KEYS))
         mine, grid = int32(cuda.blockIdx.x), int32(cuda.gridDim.x)
-        count = quotient(int32(items - mine + grid - 1), grid)  # items of this block
+        count = ptx.quotient(int32(items - mine + grid - 1), grid)  # items of this block
         all_steps, begun = int32(0), int32(0)  # the block's steps that are done; that are copied
         cuda.syncthreads()
-        grid_dependency_wait()
+        ptx.grid_dependency_wait()
         if PINGPONG and group == GROUPS:
-            setmaxnreg_dec(24)
+            ptx.setmaxnreg_dec(24)
             while t == 128 * GROUPS and begun < count * steps:
                 begin(tiles, full, filled, empty, q, k, v, begun, steps, tokens, heads, parts, mine,
                       grid)  # fmt: skip
                 begun = int32(begun + 1)
             return
         if PINGPONG:
-            setmaxnreg_inc(240)
+            ptx.setmaxnreg_inc(240)
         phase = int32(group ^ 1)  # warpgroup 0 passes its first wait at once
         for number in range(count):
             queries = int32(QUERIES + (number & (BUFFERS - 1)) * ITEM + TILE * group)
@@ -171,20 +149,20 @@ def warpgroups(element: str, config: Config) -> Callable:
                 stage = int32(all_steps & (STAGES - 1))
                 parity = int32(all_steps >> STAGE_BITS & 1)
                 cuda.syncwarp()
-                mbarrier_wait(full, stage, parity)
+                ptx.mbarrier_wait(full, stage, parity)
                 if PINGPONG and step == 0:
-                    mbarrier_wait(ready, group, phase)
+                    ptx.mbarrier_wait(ready, group, phase)
                     phase = int32(phase ^ 1)
-                sums = wgmma_zeros(COLUMNS)
+                sums = ptx.wgmma_zeros(COLUMNS)
                 at = int32(stage * STAGE)
-                sums = wgmma_nt_deep(sums, tiles, queries, tiles, at, DEEP, int32(0))
+                sums = ptx.wgmma_nt_deep(sums, tiles, queries, tiles, at, DEEP, int32(0))
                 if LAST:
                     of_q, at = int32(queries + BOX), int32(at + BESIDE)
-                    sums = wgmma_nt_deep(sums, tiles, of_q, tiles, at, LAST, int32(1))
+                    sums = ptx.wgmma_nt_deep(sums, tiles, of_q, tiles, at, LAST, int32(1))
                 if PINGPONG and lane == 0:
-                    mbarrier_arrive(ready, int32(group ^ 1))
-                sums = wgmma_sums(sums)
-                unpack(scores, sums)
+                    ptx.mbarrier_arrive(ready, int32(group ^ 1))
+                sums = ptx.wgmma_sums(sums)
+                ptx.unpack(scores, sums)
                 if HELD:
                     mask(scores, HELD, int32(0), int32(HELD), lane)
                 elif step > 0 and step == steps - 1:
@@ -197,19 +175,21 @@ def warpgroups(element: str, config: Config) -> Callable:
                 new1 = weigh(scores, words, 1, factor, largest1 * factor)
                 for n in range(COLUMNS // 4, WORDS):
                     words[n] = uint32(0)
-                mbarrier_wait(filled, stage, parity)
+                ptx.mbarrier_wait(filled, stage, parity)
                 if PINGPONG:
-                    mbarrier_wait(ready, group, phase)
+                    ptx.mbarrier_wait(ready, group, phase)
                     phase = int32(phase ^ 1)
-                sums2 = wgmma_zeros(SIZE)
-                sums2 = wgmma_rn(sums2, words, tiles, int32(stage * STAGE + VALUES), KEYS, int32(0))
+                sums2 = ptx.wgmma_zeros(SIZE)
+                sums2 = ptx.wgmma_rn(
+                    sums2, words, tiles, int32(stage * STAGE + VALUES), KEYS, int32(0)
+                )
                 if PINGPONG and step == steps - 1 and lane == 0:
-                    mbarrier_arrive(ready, int32(group ^ 1))
+                    ptx.mbarrier_arrive(ready, int32(group ^ 1))
                 old0 = math.exp2((before0 - largest0) * factor)
                 old1 = math.exp2((before1 - largest1) * factor)
                 weights0, weights1 = weights0 * old0 + new0, weights1 * old1 + new1
-                sums2 = wgmma_sums(sums2)
-                unpack(fresh, sums2)
+                sums2 = ptx.wgmma_sums(sums2)
+                ptx.unpack(fresh, sums2)
                 if HELD:
                     for n in range(SUMS):
                         total[n] = fresh[n]
@@ -222,7 +202,7 @@ def warpgroups(element: str, config: Config) -> Callable:
                 if step == steps - 1:
                     scale0 = float32(1) / sum_of_four(weights0)
                     scale1 = float32(1) / sum_of_four(weights1)
-                    named_barrier(int32(1 + group), int32(128))  # the queries have been read
+                    ptx.named_barrier(int32(1 + group), int32(128))  # the queries have been read
                     # a shuffle hides the lane from the compiler, which would else compute the
                     # addresses below before the loop, and hold them in registers throughout
                     its = cuda.shfl_sync(ALL, lane, lane)
@@ -236,11 +216,11 @@ def warpgroups(element: str, config: Config) -> Callable:
                             pack(total[n + 6] * scale1, total[n + 7] * scale1),
                         )
                         chunk = int32(2 * (j & 3) + (its >> 4)) ^ int32(its & 7)
-                        stmatrix4(tiles, int32(line + (j >> 2) * BOX + (chunk << 3)), four)
+                        ptx.stmatrix4(tiles, int32(line + (j >> 2) * BOX + (chunk << 3)), four)
                     cuda.syncwarp()
                     item = int32(mine + number * grid)
-                    head = quotient(item, int32(parts))
-                    image = quotient(head, int32(heads))
+                    head = ptx.quotient(item, int32(parts))
+                    image = ptx.quotient(head, int32(heads))
                     column = int32((head - image * heads) * SIZE + 4 * (its & 15))
                     top = int32((item - head * parts) * (64 * GROUPS) + 64 * group + 16 * warp)
                     for go in range(8):
@@ -250,14 +230,16 @@ def warpgroups(element: str, config: Config) -> Callable:
                             at = int32(queries + (16 * warp + r) * WIDE)
                             at = int32(at + (chunk << 3) + 4 * (its & 1))
                             if 4 * (its & 15) < SIZE:
-                                store4(out, (image, int32(top + r), column), load4(tiles, at))
+                                ptx.store4(
+                                    out, (image, int32(top + r), column), ptx.load4(tiles, at)
+                                )
                             if 4 * (its & 15) < LAST:
                                 there = image, int32(top + r), int32(column + WIDE)
-                                store4(out, there, load4(tiles, int32(at + BOX)))
-                    fence_async()  # TMA writes the next queries over these results
+                                ptx.store4(out, there, ptx.load4(tiles, int32(at + BOX)))
+                    ptx.fence_async()  # TMA writes the next queries over these results
                     cuda.syncwarp()
                 if lane == 0:
-                    mbarrier_arrive(empty, stage)
+                    ptx.mbarrier_arrive(empty, stage)
                 all_steps = int32(all_steps + 1)
 
     return attention_warpgroups

@@ -343,9 +343,9 @@ def _kept(columns: int, variant: Variant) -> Variant:
     return replace(variant, keep_in_l2=keep)
 
 
-def _by(config_for: Callable[[int, int, bool, str], RowConfig]) -> Callable[..., Made]:
+def _by(config_for: Callable[[int, int, Variant], RowConfig]) -> Callable[..., Made]:
     def launch(rows: int, columns: int, variant: Variant) -> Made:
-        config = config_for(rows, columns, variant.aligned, variant.dtype)
+        config = config_for(rows, columns, variant)
         return in_registers(config, rows, columns, _kept(columns, variant))
 
     return launch

@@ -1,12 +1,11 @@
 """How threads share rows of LayerNorm: they hold them, as was measured."""
 
-import functools
-
 from course.heuristics.norm import (
     FEW,
     LONGEST_IN_CLUSTER,
     NormProblem,
     RowConfig,
+    Variant,
     backward_config,
     block_config,
     cluster_config,
@@ -24,14 +23,13 @@ def best(columns, aligned=True):
 
 
 def test_the_chosen_shapes_hold_their_rows_and_fit_a_multiprocessor():
-    row_config_16 = functools.partial(row_config, kind="float16")
-    for choose, most in ((row_config, 16_384), (row_config_16, 16_384), (backward_config, 4096)):
-        for aligned in (True, False):
-            for columns in (*range(1, 260), 768, 1024, 4093, most):
-                if columns <= most:
-                    shape = choose(columns, aligned)
-                    assert shape.longest >= columns
-                    assert shape.threads * shape.max_registers <= 65_536
+    for aligned in (True, False):
+        for columns in (*range(1, 260), 768, 1024, 4093, 4096, 16_384):
+            found = [row_config(columns, aligned, kind) for kind in ("float32", "float16")]
+            found += [backward_config(columns, aligned)] if columns <= 4096 else []
+            for shape in found:
+                assert shape.longest >= columns
+                assert shape.threads * shape.max_registers <= 65_536
     assert all(short_config(columns).longest >= columns for columns in range(1, 1025))
 
 
@@ -54,13 +52,14 @@ def test_shapes_that_were_measured():
 
 def test_a_few_rows_take_more_threads_and_their_factors_ahead():
     """On an H200; who changes one measures again."""
-    assert several_config(5, 115, False, "bfloat16") == RowConfig(32, 2, 4, ahead=True)
-    assert several_config(FEW, 192, True, "float32") == short_config(192)
-    assert block_config(24, 937, False, "float16") == RowConfig(128, 1, 8, ahead=True)
+    plain, gelu, bare = Variant(), Variant(activation="gelu"), Variant("bfloat16", aligned=False)
+    assert several_config(5, 115, bare) == RowConfig(32, 2, 4, ahead=True)
+    assert several_config(FEW, 192, plain) == short_config(192)
+    assert block_config(24, 937, bare) == RowConfig(128, 1, 8, ahead=True)
     for columns in (*range(1, 1025), 8193, 16_384, 16_385, longest_in_registers(True)):
-        assert block_config(1, columns, True, "float32").longest >= columns
-        if columns <= 1024:
-            assert several_config(1, columns, True, "float32").longest >= columns
+        found = [block_config(n, columns, one) for n in (1, 200, 500) for one in (plain, gelu)]
+        found += [several_config(1, columns, plain)] if columns <= 1024 else []
+        assert all(config.longest >= columns for config in found)
 
 
 def test_every_length_has_a_config_that_holds_it():

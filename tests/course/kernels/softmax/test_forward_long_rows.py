@@ -5,7 +5,7 @@ import pytest
 
 from course import gpu
 from course.backend import cuda
-from course.heuristics.softmax import BACKWARD_LONGEST, SHIFTED
+from course.heuristics.softmax import BACKWARD_LONGEST, SHIFTED, SHIFTED_FLOAT32
 from course.kernels.arrays import address_of
 from course.kernels.softmax import softmax, softmax_backward
 from course.kernels.softmax.forward import problem_of
@@ -25,7 +25,8 @@ def between(values, dtype, width, begin):
 
 def drawn(rng, call, dtype, rows, together):
     """Check a call; return how its arrays' rows are accessed, alike more often than not if so."""
-    names, since = ARRAYS[call], SHIFTED[4 if dtype == "float32" else 2]
+    names, wide = ARRAYS[call], call is softmax and dtype == "float32"
+    since = SHIFTED_FLOAT32 if wide else SHIFTED
     columns = int(rng.integers(since - 9, BACKWARD_LONGEST[False] + 1))
     count, y = len(names) + 1, rng.dirichlet(np.full(columns, 0.3), rows)
     begins = rng.integers(0, 3, count) * 4 if together else rng.integers(0, 9, count)
