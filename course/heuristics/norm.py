@@ -150,7 +150,9 @@ def row_config(columns: int, aligned: bool = True, kind: str = "float32") -> Row
 
 #: Elements of all rows, up to which all threads are resident at once: the latency of one decides.
 FEW = 1 << 20
-CROWDED_ELEMENTS = 28  # of a thread, where a warp holds a row of `crowded_config`
+#: Elements of a thread, where a warp holds a row of `crowded_config`; the fewest if there are more
+#: rows than so many for each multiprocessor.
+CROWDED_SIZES, MANY_ROWS_SIZE, CROWDED_ROWS = (12, 16, 20, 28), 20, 7
 FEW_SHORT_COLUMNS = 256  # then these are the columns up to which "auto" has several rows a block
 #: 16-bit elements of all rows up to which a thread has 16 of them, about half as many as else.
 FEW_16_BIT = 6 << 20
@@ -174,15 +176,18 @@ def crowded_config(rows: int, columns: int, activation: str | None) -> RowConfig
     """As `few_config`, for more aligned rows than there are multiprocessors.
 
     Fewer threads, of more elements, leave registers to the next launches. On an H200: float16
-    900x480 3.3 -> 2.4 us, bfloat16 720x288 3.1 -> 2.1.
+    900x480 3.3 -> 2.6 us, bfloat16 720x288 3.1 -> 2.1. An activation takes more threads.
     """
-    usual, sixteen = few_config(columns), few_config(columns, (16,))
+    usual, many = few_config(columns), rows > CROWDED_ROWS * device.multiprocessors()
+    if not activation and columns <= CROWDED_SIZES[-1] * WARP:  # a warp holds a row
+        least = max(ceil_div(columns, WARP), MANY_ROWS_SIZE if many else 0)
+        return few_config(columns, tuple(size for size in CROWDED_SIZES if size >= least))
+    other = few_config(columns, (16 if activation else 12,))
     if activation:
-        return sixteen if sixteen.longest == usual.longest and sixteen.threads > WARP else usual
-    if SHORT_COLUMNS < columns <= CROWDED_ELEMENTS * WARP:
-        return few_config(columns, (CROWDED_ELEMENTS,))
-    twelve = columns <= SHORT_COLUMNS or rows <= 2 * device.multiprocessors()
-    return few_config(columns, (12,)) if twelve else usual
+        fits = other.longest == usual.longest and other.row_threads == 2 * WARP
+    else:
+        fits = other.longest <= 1.1 * usual.longest
+    return other if fits else usual
 
 
 def block_config(rows: int, columns: int, variant: Variant) -> RowConfig:
@@ -288,8 +293,8 @@ CLUSTER_BLOCKS = (2, 4, 8)  # of a row
 LONGEST_IN_CLUSTER = {True: 1 << 18, False: 1 << 17}  # elements of a row, by alignment
 #: Threads of a block and elements of a thread, at most: whether aligned, or of few rows. Blocks of
 #: unaligned rows are small, so that a multiprocessor has several. On an H200, float16 2000x20003:
-#: 168 us by two blocks of 1,024 threads, 96 by two of 384; 1x65160: 7.4 by two, 4.9 by eight.
-CLUSTER_SIZES, FEW_ROWS_SIZE = {True: (1024, 32), False: (512, 28)}, (1024, 12)
+#: 168 us by two blocks of 1,024 threads, 100 by two of 384; 1x65160: 7.4 by two, 4.9 by eight.
+CLUSTER_SIZES, FEW_ROWS_SIZE = {True: (1024, 32), False: (512, 32)}, (1024, 12)
 
 
 def spread(rows: int, blocks: int) -> bool:
@@ -306,7 +311,8 @@ def cluster_config(rows: int, columns: int, aligned: bool) -> RowConfig:
         blocks, (threads, elements) = most, FEW_ROWS_SIZE
     if few or not aligned:
         threads = min(threads, round_up(ceil_div(columns, blocks * elements), 64))
-    return RowConfig(threads, 1, round_up(ceil_div(columns, blocks * threads), 4), blocks=blocks)
+    elements = round_up(ceil_div(columns, blocks * threads), 4)
+    return RowConfig(threads, 1, elements, 255 if aligned else UNALIGNED_REGISTERS, blocks=blocks)
 
 
 beyond_clusters = device.row_limit(LONGEST_IN_CLUSTER.get)
