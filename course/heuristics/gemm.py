@@ -4,7 +4,7 @@
 'thin'
 
 The models count a plan's steps, bytes, loads and results, and multiply each count by a coefficient.
-The coefficients were fitted to 2,700 plans of 900 drawn shapes on an H200, to 11%.
+They were fitted on an H200 to the times of products in a row: 4,200 plans of 1,300 shapes, to 12%.
 """
 
 from __future__ import annotations
@@ -100,8 +100,7 @@ def staged_config(
     behind = 0 if bare.partial else 8 * bare.consumers * columns
     stages = (SHARED_LIMIT - 2 * results - behind) // (2 * bare.stage)
     config = bare._replace(stages=min(stages, STAGES[1]))
-    fits = splits == 1 or config.split(splits)[2] <= SHARED_LIMIT
-    return config if fits else bare
+    return config if splits == 1 or config.split(splits)[2] <= SHARED_LIMIT else bare
 
 
 @functools.lru_cache(maxsize=1024)
@@ -122,9 +121,8 @@ def config_for(
     widths = range(64, 257, 16 if layout == "nt" else 64)
 
     def cycles(its: tuple[GemmConfig, int]) -> tuple:
-        (config, splits), wide = its, its[0].columns
+        (config, splits), (consumers, wide, *_) = its, its[0]
         tiles = ceil_div(rows, config.rows) * ceil_div(columns, wide)
-        consumers = config.consumers
         loads = SMEM_CYCLES_SHARE * (128 * consumers + wide * (consumers + 1))
         step = max(2 * consumers * wide, loads) * (NARROW_TILE_FACTOR if wide < 256 else 1)
         found = ceil_div(ceil_div(depth, DEPTH), splits) * step + COLUMN_CYCLES * wide
@@ -151,13 +149,18 @@ PS = 1e-6  # a picosecond
 #: A launch; its tensor maps and mbarriers; if it fills the GPU, its wait for the launch in front,
 #: beside which few blocks begin; the launch that copies factors first, and a byte that it copies.
 LAUNCH, SETUP, FULL_GPU, COPY, COPY_BYTE = 1.13, 0.37, 0.88, 1.47, 0.494 * PS
-REDUCE, REDUCE_RESULT, REDUCE_SUM = 1.71, 1.74 * PS, 1.59 * PS  # a reduction of partial sums
+#: Launches of a kernel at once, at most; their part of that wait; what does not overlap of a loop.
+MOST_AT_ONCE, OWN_WAIT, OWN_LOOP = 4, 0.65, 0.55
+REDUCE, REDUCE_RESULT, REDUCE_SUM = 1.55, 1.74 * PS, 1.59 * PS  # a reduction of partial sums
 THIN_FULL_WARPS = 5  # warps of "thin" that fill a multiprocessor
-#: Latencies of "thin": a chunk, a load, a shift of unaligned words, a chunk of eight lines that are
-#: not contiguous along the depth, a result at the end.
-THIN_CHUNK, THIN_LOAD, THIN_SHIFT, THIN_EIGHT, THIN_RESULT = 0.204, 0.0119, 0.0587, 0.442, 2.26e-3
-#: Throughput of "thin": bytes of the matrices, bytes that warps load; a warp's loads, and its sums.
-THIN_BYTE, THIN_L2_BYTE, THIN_ISSUE, THIN_WARP_SUM = 0.127 * PS, 0.047 * PS, 0.566e-3, 1.87e-4
+#: Of a multiprocessor, as many as wait at once: warps, times the root of each one's loads; results.
+THIN_LOADS, THIN_RESULTS = 81, 2048
+#: Latencies of "thin": a chunk, a load, a shift of unaligned words, a result at the end; a chunk of
+#: lines that are not contiguous along the depth, for 1, 2 and 4 fragments down.
+THIN_CHUNK, THIN_LOAD, THIN_SHIFT, THIN_RESULT = 0.271, 7.9e-3, 0.0469, 2.54e-3
+THIN_LINES = 0, 0.164, 0.409
+#: Throughput of "thin": bytes of matrices, of sectors that are loaded; a warp's loads, its sums.
+THIN_BYTE, THIN_L2_BYTE, THIN_ISSUE, THIN_WARP_SUM = 0.0518 * PS, 0.0456 * PS, 0.458e-3, 1.25e-4
 #: wgmma: a cycle, a step, a column's epilogue; a further warpgroup, and its epilogue of a column.
 CYCLE, STEP, EPILOGUE, EXTRA_GROUP, EXTRA_END = 0.48e-3, 0.05, 5.17e-3, 0.114, 4.16e-3
 PAIRING, SMEM_SHARE = 0.296, 0.857  # a pair of blocks; as `SMEM_CYCLES_SHARE`, fitted here
@@ -172,7 +175,7 @@ THREAD_STORE, THREAD_WAVE = 0.181 * PS, 1.21  # threads store: a result; a wave'
 TMA_ROW, SHORT_ROW, OUTSIDE_ROW, SHORT_STEP = 1.3e-3, 53 * PS, 0.86 * PS, 0.173
 CLUSTER_SUM, CLUSTER_FACTOR = 1.08, 1.05  # a cluster's reduction; how much longer all takes
 COPY_FACTOR = 0.94  # a copy that TMA can do without must cut the time below this share
-STORED_FACTOR = 0.87  # weighs the time of "roles" and "split" against the other methods'
+STORED_FACTOR, THIN_FACTOR = 0.87, 1.03  # weigh times of "roles" and "split", and of "thin"
 
 
 class Plan(NamedTuple):
@@ -208,9 +211,8 @@ def _thin_tiles(p: Sizes) -> Iterator[tuple[ThinConfig, int, bool]]:
     chunks = ceil_div(p.depth, CHUNK)
     for swapped, down, across in itertools.product((False, True), (1, 2, 4), (1, 2, 4)):
         wide, narrow = (p.columns, p.rows) if swapped else (p.rows, p.columns)
-        if ceil_div(narrow, 8 * across) > MAX_GRID_YZ or across > 2 * down:
-            continue
-        if 8 * across >= 2 * narrow > 16 or 16 * down >= 2 * wide > 32:
+        empty = 8 * across >= 2 * narrow > 16 or 16 * down >= 2 * wide > 32
+        if empty or ceil_div(narrow, 8 * across) > MAX_GRID_YZ or across > 2 * down:
             continue
         most = 4 if down * across == 16 else 8
         for deep in (1, 2, 4, 8):
@@ -225,11 +227,8 @@ def _thin_tiles(p: Sizes) -> Iterator[tuple[ThinConfig, int, bool]]:
 
 
 def _thin_time(p: Sizes, config: ThinConfig, splits: int, swapped: bool) -> float:
-    factors = [
-        (p.rows, p.layout[0] == "n", p.aligned[0]),
-        (p.columns, p.layout[1] == "t", p.aligned[1]),
-    ]
-    (wide, *how_wide), (narrow, *how_narrow) = factors[::-1] if swapped else factors
+    factors = zip((p.rows, p.columns), (p.layout[0] == "n", p.layout[1] == "t"), p.aligned)
+    (wide, *how_wide), (narrow, *how_narrow) = [*factors][:: -1 if swapped else 1]
     down, across = ceil_div(wide, config.wide), ceil_div(narrow, config.thin)
     rounds = ceil_div(ceil_div(p.depth, CHUNK), splits * config.deep)
     blocks = ceil_div(down, config.beside) * across * splits
@@ -238,22 +237,23 @@ def _thin_time(p: Sizes, config: ThinConfig, splits: int, swapped: bool) -> floa
         _accesses(2 * config.down, *how_wide), _accesses(config.across, *how_narrow)
     ))  # fmt: skip
     results = config.wide * config.thin
-    fetched = 2 * p.depth * down * across * (config.wide + config.thin)
+    pitch, crossed = (p.depth, config.wide / 2) if how_wide[0] else (wide, 16)
+    fetched = 2 * p.depth * down * across * (config.wide + config.thin + crossed * (pitch % 16 > 0))
     issued = each * config.warps * (THIN_WARP_SUM * results + THIN_ISSUE * rounds * loads)
-    eight = config.down == 4 and not how_wide[0]
-    waits = rounds * (THIN_CHUNK + THIN_LOAD * loads + THIN_SHIFT * shifts + THIN_EIGHT * eight)
+    lines = 0 if how_wide[0] else THIN_LINES[config.down // 2]
+    waits = rounds * (THIN_CHUNK + THIN_LOAD * loads + THIN_SHIFT * shifts + lines)
     waits += THIN_RESULT * results / config.deep
-    time = THIN_BYTE * _read(p) + THIN_L2_BYTE * fetched + issued + max(1, each / 2) * waits
+    waits *= max(1, each * config.warps * loads**0.5 / THIN_LOADS, each * results / THIN_RESULTS)
+    time = THIN_BYTE * _read(p) + THIN_L2_BYTE * fetched + issued + waits
     byte = DRAM_BYTE * (across if 2 * p.depth * wide > L2_CAPACITY else 1)  # of each tile across
-    sums = splits if splits > 1 else 0
-    return _launched(p, time, blocks * config.warps / THIN_FULL_WARPS, sums, byte)
+    full = min(1, blocks * config.warps / THIN_FULL_WARPS / p.blocks)
+    return _launched(p, time, full, splits * (splits > 1), byte)
 
 
-def _launched(p, work, blocks, sums, byte):
-    """Microseconds of `blocks` blocks, then of reducing `sums`; work and DRAM traffic overlap."""
+def _launched(p, work, full, sums, byte):
+    """Microseconds of a launch, then of reducing `sums`; work and DRAM traffic overlap."""
     memory = byte * _read(p) * (_read(p) > L2_CAPACITY)
     behind = (REDUCE + (REDUCE_RESULT + REDUCE_SUM * sums) * p.rows * p.columns) * (sums > 0)
-    full = np.minimum(1, blocks / p.blocks)
     return LAUNCH + FULL_GPU * full + (work**3 + memory**3) ** (1 / 3) + behind
 
 
@@ -305,27 +305,31 @@ def _tile_times(p: Sizes, its: Tiles, copied: tuple[bool, bool] = (False, False)
         2 * its.consumers * wide, SMEM_SHARE * (128 * its.consumers + loaded + its.consumers * wide)
     )
     main_loop = waves * -(-steps // its.splits) * (CYCLE * cycles + STEP + SHORT_STEP * short_rows)
+    # the next launches begin beside this one, as far as their blocks find multiprocessors free
+    alone = ~(partial | any(copied))  # other kernels do not come between
+    at_once = np.clip(alone * p.blocks // blocks, 1, MOST_AT_ONCE)
+    idle = alone * (1 + its.paired) * np.clip(p.blocks / (at_once * blocks) - 1, 0, 1)
+    main_loop = main_loop * (OWN_LOOP + (1 - OWN_LOOP) / at_once)
     work = np.hypot((main_loop**P_NORM + (TMA_BYTE * fetched) ** P_NORM) ** (1 / P_NORM), waiting)
     more = its.consumers - 1
     work += (EPILOGUE + EXTRA_END * more) * waves * wide + EXTRA_GROUP * more + PAIRING * its.paired
+    stored = THREAD_STORE * results + THREAD_WAVE * waves
     if p.aligned[2]:
         stored = CLUSTER_SUM * (its.splits > 1) + TMA_ROW * (p.columns < 64) * waves * high * boxes
-    else:
-        stored = THREAD_STORE * results + THREAD_WAVE * waves
-    work += ~partial * stored
+    once = 2 * p.depth * (p.rows * cost_a + p.columns * cost_b)  # bytes, which few load slowly
+    work += ~partial * stored + idle * TMA_BYTE * once
+    full = np.where(alone, OWN_WAIT / at_once, np.minimum(1, blocks / p.blocks))
     copies = sum(2 * p.depth * side for side, copy in zip((p.rows, p.columns), copied) if copy)
     sums, byte = partial * its.splits, np.where(partial, SUMS_DRAM_BYTE, DRAM_BYTE)
-    time = SETUP + _launched(p, work, blocks, sums, byte) + (copies > 0) * COPY + COPY_BYTE * copies
+    time = SETUP + _launched(p, work, full, sums, byte) + (copies > 0) * COPY + COPY_BYTE * copies
     return time * np.where(~partial & (its.splits > 1), CLUSTER_FACTOR, 1)
 
 
 def _lines(p: Sizes) -> list[float]:
     """Relative time of a byte of a and of b: above 1 where rows begin within a line of L2."""
-    pitches = (
-        p.rows if p.layout[0] == "t" else p.depth,
-        p.depth if p.layout[1] == "t" else p.columns,
-    )
-    return [1 + OFF_LINE * (n % 64 > 0) + (OFF_SECTOR - OFF_LINE) * (n % 16 > 0) for n in pitches]
+    a = p.rows if p.layout[0] == "t" else p.depth
+    b = p.depth if p.layout[1] == "t" else p.columns
+    return [1 + OFF_LINE * (n % 64 > 0) + (OFF_SECTOR - OFF_LINE) * (n % 16 > 0) for n in (a, b)]
 
 
 def _boxed(p: Sizes, swapped):
@@ -360,9 +364,8 @@ def _tiles(p: Sizes) -> Tiles:
     limit = np.select([splits == n for n in SPLITS], [CLUSTER_SHARE[n] for n in SPLITS], np.inf)
     taken = partial | (tiles * splits <= limit * p.blocks)
     if not p.aligned[2] or p.added:  # stored by threads, or beside a residual
-        taken &= partial | (~swapped & (p.added | (splits == 1) & p.begins_aligned))
-    if not p.aligned[2] and p.added:
-        taken &= partial
+        stored = p.aligned[2] if p.added else (splits == 1) & p.begins_aligned
+        taken &= partial | (~swapped & stored)
     taken &= (wide >= 32) | ~_boxed(p, swapped)
     pays = (rows > high) & (max(_lines(p)) > 1)
     pays &= (wide >= 80) | (columns < 64) & (columns % 16 > 0) & _boxed(p, swapped) & ~partial
@@ -402,10 +405,9 @@ def thin_plan(p: Sizes) -> Plan:
 def stored_plan(p: Sizes) -> Plan:
     """The best of "roles" and "split": TMA loads factors as they lie, and stores the results."""
     config, splits = config_for(*p[:5], added=p.added)
-    method = "roles" if splits == 1 else "split"
     fields = config.consumers, config.columns, False, False, splits, False
     time = _tile_times(p, Tiles(*(np.array([its]) for its in fields)))
-    return Plan(time.item(), method, config, splits)
+    return Plan(time.item(), "roles" if splits == 1 else "split", config, splits)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -438,8 +440,6 @@ def partial_plan(p: Sizes) -> Plan:
 def plan_for(p: Sizes, methods: tuple[str, ...]) -> Plan:
     """The best of some of "thin", "partial" and "stored", which wins unless clearly slower."""
     plans = {"thin": thin_plan, "partial": partial_plan, "stored": stored_plan}
-    weight = 1 if max(_lines(p)) > 1 else STORED_FACTOR
-    return min(
-        (plans[method](p) for method in methods),
-        key=lambda plan: plan.time * (weight if plan.method in ("roles", "split") else 1),
-    )
+    stored = 1 if max(_lines(p)) > 1 else STORED_FACTOR
+    weights = {"thin": THIN_FACTOR, "partial": 1, "roles": stored, "split": stored}
+    return min((plans[its](p) for its in methods), key=lambda its: its.time * weights[its.method])

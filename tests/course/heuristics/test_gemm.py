@@ -49,6 +49,7 @@ def test_what_is_thin_or_unaligned_takes_another_way_than_what_is_neither():
     assert plan("nn", 49, 536, 912).method != "thin"  # its warps would fill the GPU
     assert plan("nn", 65, 13536, 16608).config.swapped  # memory's time is the longer one
     assert plan("tn", 8, 6351, 14928, aligned=(True, False, False)).method == "thin"
+    assert plan("nt", 9000, 16, 400).config.columns == 144  # 63 tiles: two launches fit at once
     copied = plan("nn", 4636, 3472, 4961, aligned=(False, True, True))
     assert copied.method == "partial" and copied.copied == (True, False)
 
@@ -59,8 +60,7 @@ def test_rows_that_begin_anywhere_are_stored_by_threads_and_read_in_pairs_where_
 
     anywhere = plan("tn", 2928, 2195, 608, aligned=(True, False, False))
     assert anywhere.config.by_threads and anywhere.splits == 1
-    crossing = plan("tn", 344, 5784, 17728, aligned=(True, True, True))  # rows of 688 bytes
-    assert crossing.config.paired
+    assert plan("tn", 344, 5784, 17728, aligned=(True, True, True)).config.paired  # of 688 bytes
     assert plan("nn", 4343, 24, 304, aligned=(True, True, True)).config.paired  # rows of 48 bytes
     assert not plan("nt", 12608, 3072, 768, aligned=(True, True, True)).config.paired
 
