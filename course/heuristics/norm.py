@@ -150,6 +150,7 @@ def row_config(columns: int, aligned: bool = True, kind: str = "float32") -> Row
 
 #: Elements of all rows, up to which all threads are resident at once: the latency of one decides.
 FEW = 1 << 20
+LONG_FEW = 2560  # columns from which a thread of such rows has 16 elements, if no more are idle
 #: Elements of a thread, where a warp holds a row of `crowded_config`; the fewest if there are more
 #: rows than so many for each multiprocessor.
 CROWDED_SIZES, MANY_ROWS_SIZE, CROWDED_ROWS = (12, 16, 20, 28), 20, 7
@@ -193,12 +194,14 @@ def crowded_config(rows: int, columns: int, activation: str | None) -> RowConfig
 def block_config(rows: int, columns: int, variant: Variant) -> RowConfig:
     """The config of step 6: a block has a row in registers."""
     size, aligned, narrow = rows * columns, variant.aligned, variant.dtype != "float32"
-    few = few_config(columns) if size <= FEW else None
+    few, sixteen = few_config(columns) if size <= FEW else None, few_config(columns, (16,))
     if few is not None and few.rows == 1:
+        if aligned and columns > LONG_FEW and sixteen and sixteen.longest <= few.longest:
+            return sixteen
         crowded = aligned and rows > device.multiprocessors()
         return crowded_config(rows, columns, variant.activation) if crowded else few
-    if aligned and narrow and size <= FEW_16_BIT and columns <= 16 * ROW_THREADS[-1]:
-        return RowConfig(round_up(ceil_div(columns, 16), WARP), 1, 16, ahead=True)
+    if aligned and narrow and size <= FEW_16_BIT and sixteen:
+        return sixteen
     ahead = narrow and not aligned and size <= FEW_16_BIT
     return replace(row_config(columns, aligned, variant.dtype), ahead=ahead)
 

@@ -53,15 +53,19 @@ LONGEST = {True: 32_768, False: 16_384}
 #: Then the threads of all rows up to which a row's threads are doubled.
 TUNED = {
     ("aligned", 2): (3, 7, 1 << 16), ("aligned", 4): (3, 4, 1 << 16),
-    ("shifted", 2): (12, 12, 1 << 17), ("shifted", 4): (3, 3, 1 << 17),
+    ("shifted", 2): (12, 12, 1 << 17), ("shifted", 4): (7, 7, 1 << 17),
     ("single", 2): (1, 8, 1 << 17), ("single", 4): (1, 4, 13 << 14),
 }  # fmt: skip
 #: Columns from which "shifted" is faster than "single": in float32's forward pass, and else.
 SHIFTED_FLOAT32, SHIFTED = 640, 5000
-#: "shifted" rows take blocks of so many threads, at most, of up to so many accesses: then a
-#: multiprocessor has several, and one reads while another writes. On an H200, bfloat16 3890x7534:
-#: 55 us by 512 threads, 37 by 256; 12199x5383: 85 us by 256 threads, 75 by 128.
-SMALL_BLOCK, SMALL_ACCESSES = 256, 10
+#: Accesses of a thread to "shifted" rows of float32, at most, where they need no larger block; that
+#: block's threads; its accesses, at most. Small blocks share a multiprocessor, and one reads while
+#: another writes.
+FEW_SHIFTED, SMALL_BLOCK, SMALL_ACCESSES = 3, 256, 10
+#: Accesses of 1,024 threads to "aligned" rows with whose registers two blocks fit a multiprocessor,
+#: and of 512 threads. Where one block is alone, no row is loaded while another is stored: on an
+#: H200, bfloat16 15312x15584 took 376 us by 1,024 threads and Triton's kernel 245 by 512.
+TWO_LARGE, TWO_BLOCKS = 3, 12
 FEWEST_THREADS, MOST_THREADS = 2, 1024  # that share a row
 #: Threads of a block, at least: the second if all rows have over `MANY_THREADS`, since a new block
 #: can begin about every nanosecond.
@@ -136,8 +140,11 @@ def config_for(
     in_warp, most, limit = TUNED[access, size]
     held = reach(columns, access)
     threads = threads_for(held, in_warp, most)
-    if access == "shifted" and SMALL_BLOCK * VECTOR * SMALL_ACCESSES >= held:
-        threads = min(threads, SMALL_BLOCK)
+    if access == "shifted" and size == 4 and SMALL_BLOCK * VECTOR * SMALL_ACCESSES >= held:
+        threads = min(threads_for(held, in_warp, FEW_SHIFTED), SMALL_BLOCK)
+    alone = access != "aligned" or held > MOST_THREADS * VECTOR * TWO_LARGE
+    if threads == MOST_THREADS and alone and held <= MOST_THREADS // 2 * VECTOR * TWO_BLOCKS:
+        threads //= 2
     if threads <= WARP and held <= WARP_COLUMNS:
         return config_of(threads, columns, access, rows)
     fewer = max(threads, 2 * WARP if access == "single" else 0)

@@ -27,19 +27,7 @@ from course.kernels.reconstruct.split_factors import (
     VT_REGISTERS,
 )
 from course.kernels.reconstruct.warp_tiles import row_group_tile
-from warpsim.ptx import (
-    commit_copies,
-    copy4_async,
-    load,
-    load4,
-    mma_f16,
-    mma_f16_k8,
-    mma_tf32,
-    store,
-    store2,
-    store4,
-    wait_copies,
-)
+from warpsim import ptx
 
 
 def tensor_tiles(
@@ -70,11 +58,11 @@ def tensor_tiles(
         for j in range(u_copies):
             n = t + j * threads
             fragment, at = n // u_lanes, n % u_lanes * LANE_REGISTERS
-            copy4_async(u_tile, (fragment, stage, at), u, (first_u + fragment, tile, at))
+            ptx.copy4_async(u_tile, (fragment, stage, at), u, (first_u + fragment, tile, at))
         for j in range(vt_copies):
             n = t + j * threads
             fragment, at = n // vt_lanes, n % vt_lanes * LANE_REGISTERS
-            copy4_async(vt_tile, (fragment, stage, at), vt, (first_vt + fragment, tile, at))
+            ptx.copy4_async(vt_tile, (fragment, stage, at), vt, (first_vt + fragment, tile, at))
 
     @cuda.jit(device=True)
     def load_tile(u, vt, tile, first_u, first_vt, x):
@@ -83,11 +71,11 @@ def tensor_tiles(
         for j in range(u_copies):
             n = t + j * threads
             at = (first_u + n // u_lanes, tile, n % u_lanes * LANE_REGISTERS)
-            x[4 * j], x[4 * j + 1], x[4 * j + 2], x[4 * j + 3] = load4(u, at)
+            x[4 * j], x[4 * j + 1], x[4 * j + 2], x[4 * j + 3] = ptx.load4(u, at)
         for j in range(vt_copies):
             n, e = t + j * threads, 4 * (u_copies + j)
             at = (first_vt + n // vt_lanes, tile, n % vt_lanes * LANE_REGISTERS)
-            x[e], x[e + 1], x[e + 2], x[e + 3] = load4(vt, at)
+            x[e], x[e + 1], x[e + 2], x[e + 3] = ptx.load4(vt, at)
 
     @cuda.jit(device=True)
     def store_tile(u_tile, vt_tile, stage, x):
@@ -95,11 +83,11 @@ def tensor_tiles(
         t = int32(cuda.threadIdx.x)
         for j in range(u_copies):
             n, four = t + j * threads, (x[4 * j], x[4 * j + 1], x[4 * j + 2], x[4 * j + 3])
-            store4(u_tile, (n // u_lanes, stage, n % u_lanes * LANE_REGISTERS), four)
+            ptx.store4(u_tile, (n // u_lanes, stage, n % u_lanes * LANE_REGISTERS), four)
         for j in range(vt_copies):
             n, e = t + j * threads, 4 * (u_copies + j)
             four = x[e], x[e + 1], x[e + 2], x[e + 3]
-            store4(vt_tile, (n // vt_lanes, stage, n % vt_lanes * LANE_REGISTERS), four)
+            ptx.store4(vt_tile, (n // vt_lanes, stage, n % vt_lanes * LANE_REGISTERS), four)
 
     # --- multiply ------------------------------------------------------------------------------
 
@@ -108,11 +96,11 @@ def tensor_tiles(
         """Add the product of two fragments to the n-th partial sum."""
         c = part[n, 0], part[n, 1], part[n, 2], part[n, 3]
         if not split:
-            c = mma_tf32(c, a, (b0, b1))
+            c = ptx.mma_tf32(c, a, (b0, b1))
         elif asynchronous:
-            c = mma_f16(c, a, (b0, b1))
+            c = ptx.mma_f16(c, a, (b0, b1))
         else:
-            c = mma_f16_k8(mma_f16_k8(c, (a[0], a[1]), b0), (a[2], a[3]), b1)
+            c = ptx.mma_f16_k8(ptx.mma_f16_k8(c, (a[0], a[1]), b0), (a[2], a[3]), b1)
         part[n, 0], part[n, 1], part[n, 2], part[n, 3] = c
 
     @cuda.jit(device=True)
@@ -120,10 +108,10 @@ def tensor_tiles(
         """Add a tile's products to the warp's results; small terms before large ones."""
         at = int32(cuda.threadIdx.x) % int32(32) * LANE_REGISTERS
         for n in range(across):
-            b[n, 0], b[n, 1], b[n, 2], b[n, 3] = load4(vt_tile, (column + n, stage, at))
+            b[n, 0], b[n, 1], b[n, 2], b[n, 3] = ptx.load4(vt_tile, (column + n, stage, at))
         for m in range(down):
-            upper = load4(u_tile, (row + m, stage, at))
-            lower = load4(u_tile, (row + m, stage, at + U_REGISTERS // 2))
+            upper = ptx.load4(u_tile, (row + m, stage, at))
+            lower = ptx.load4(u_tile, (row + m, stage, at + U_REGISTERS // 2))
             for n in range(across):
                 for e in range(4):
                     part[n, e] = float32(0)
@@ -143,26 +131,26 @@ def tensor_tiles(
     def save(out, total, first_row, first_column, u_scale, vt_scale):
         for n in range(across):
             for e in range(2):
-                scale = load(vt_scale, first_column + COLUMNS * n + e)
+                scale = ptx.load(vt_scale, first_column + COLUMNS * n + e)
                 for m in range(down):
                     total[m, n, e] *= scale
                     total[m, n, e + 2] *= scale
         for m in range(down):
             for h in range(2):
                 row = first_row + ROWS * m + 8 * h
-                scale = load(u_scale, row)
+                scale = ptx.load(u_scale, row)
                 if row < out.shape[0]:
                     for n in range(across):
                         column = first_column + COLUMNS * n
                         w, x = total[m, n, 2 * h] * scale, total[m, n, 2 * h + 1] * scale
                         if aligned:
                             if column < out.shape[1]:
-                                store2(out, (row, column), (w, x))
+                                ptx.store2(out, (row, column), (w, x))
                         else:
                             if column < out.shape[1]:
-                                store(out, (row, column), w)
+                                ptx.store(out, (row, column), w)
                             if column + 1 < out.shape[1]:
-                                store(out, (row, column + 1), x)
+                                ptx.store(out, (row, column + 1), x)
 
     # --- the block's work ----------------------------------------------------------------------
 
@@ -186,18 +174,18 @@ def tensor_tiles(
         stage = 0
         if asynchronous:
             copy(u, vt, 0, first_u, first_vt, u_tile, vt_tile, stage)
-            commit_copies()
+            ptx.commit_copies()
         else:
             load_tile(u, vt, 0, first_u, first_vt, x)
             store_tile(u_tile, vt_tile, stage, x)
         for tile in range(1, tiles + 1):
             if asynchronous:
-                wait_copies(0)
+                ptx.wait_copies(0)
             cuda.syncthreads()
             if tile < tiles:
                 if asynchronous:
                     copy(u, vt, tile, first_u, first_vt, u_tile, vt_tile, 1 - stage)
-                    commit_copies()
+                    ptx.commit_copies()
                 else:
                     load_tile(u, vt, tile, first_u, first_vt, x)
             multiply(total, u_tile, vt_tile, stage, row, column, b, part)
