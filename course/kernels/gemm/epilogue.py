@@ -29,17 +29,7 @@ from course.kernels.arrays import PACK, UNPACK
 from course.kernels.gemm.tiles import ACTIVATIONS, shifted
 from course.kernels.steps import ceil_div
 from course.kernels.warps import lanes_sum
-from warpsim.ptx import (
-    ldmatrix4,
-    load,
-    load2,
-    load4,
-    stmatrix4,
-    stmatrix4_trans,
-    store,
-    store2,
-    store4,
-)
+from warpsim import ptx
 
 ROWS = 2, 8  # rows that a lane's accumulators span in a warp's 16, and their distance
 ZERO = float32(0)
@@ -76,7 +66,7 @@ def row_sums(norm: Norm) -> tuple[Callable, Callable, Callable]:
             for i in range(EACH):
                 part = min(int32(4 * i + (lane & 3)), int32(PARTS - 1))
                 at = 2 * (EACH * h + i)
-                mine[at], mine[at + 1] = load2(sums, (r, int32(2 * part)))
+                mine[at], mine[at + 1] = ptx.load2(sums, (r, int32(2 * part)))
 
     @cuda.jit(device=True, forceinline=True)
     def deviations(mine, depth, lane):
@@ -98,7 +88,7 @@ def row_sums(norm: Norm) -> tuple[Callable, Callable, Callable]:
             pair = of_four(mine[2 * h]), of_four(mine[2 * h + 1])
             r = int32(row + (lane >> 2) + ROWS[1] * h)
             if lane & 3 == 0 and r >= first and r < rows:
-                store2(sums, (r, int32(2 * part)), pair)
+                ptx.store2(sums, (r, int32(2 * part)), pair)
 
     @cuda.jit(device=True)
     def write_nothing(sums, mine, row, part, first, rows, lane):
@@ -121,20 +111,20 @@ def bias_of(wide: int, biased: bool, norm: Norm) -> tuple[Callable, Callable]:
         c, last = int32(column + 2 * (t & 127)), int32(columns - 1)
         w, x, y, z = ZERO, ZERO, ZERO, ZERO
         if normed:
-            four = load4(bias, int32(2 * min(c, int32(last - 1))))
+            four = ptx.load4(bias, int32(2 * min(c, int32(last - 1))))
             w, x, y, z = float32(four[0]), float32(four[1]), float32(four[2]), float32(four[3])
         elif biased:
-            w = float32(load(bias, min(c, last)))
-            x = float32(load(bias, min(int32(c + 1), last)))
+            w = float32(ptx.load(bias, min(c, last)))
+            x = float32(ptx.load(bias, min(int32(c + 1), last)))
         return w, x, y, z
 
     @cuda.jit(device=True, forceinline=True)
     def keep(kept, at, t, four):
         n = int32(t & 127)
         if normed and 2 * n < wide:
-            store4(kept, int32(at + 4 * n), four)
+            ptx.store4(kept, int32(at + 4 * n), four)
         elif biased and 2 * n < wide:
-            store2(kept, int32(at + 2 * n), (four[0], four[1]))
+            ptx.store2(kept, int32(at + 2 * n), (four[0], four[1]))
 
     return fetch, keep
 
@@ -169,12 +159,12 @@ def store_epilogue(
     @cuda.jit(device=True, forceinline=True)
     def finished(x, y, kept, at, factor, summand):
         if normed:
-            four = load4(kept, at)
+            four = ptx.load4(kept, at)
             # explicit FMAs, or the compiler might fuse otherwise in the tile that overlaps this one
             x = cuda.fma(x, factor, cuda.fma(summand, four[1], four[0]))
             y = cuda.fma(y, factor, cuda.fma(summand, four[3], four[2]))
         elif biased:
-            two = load2(kept, at)
+            two = ptx.load2(kept, at)
             x, y = x + two[0], y + two[1]
         if active:
             x, y = act(x), act(y)
@@ -196,7 +186,7 @@ def store_epilogue(
             chunk = int32(2 * n + (lane >> 4)) ^ int32(lane & 7)
             place = int32(start + (chunk << 3))
             if added:
-                others = ldmatrix4(tiles, place)
+                others = ptx.ldmatrix4(tiles, place)
                 x0, y0 = plus(x0, y0, others[0])
                 x1, y1 = plus(x1, y1, others[1])
                 x2, y2 = plus(x2, y2, others[2])
@@ -206,7 +196,7 @@ def store_epilogue(
                 mine[1] += x0 * x0 + y0 * y0 + x2 * x2 + y2 * y2
                 mine[2] += x1 + y1 + x3 + y3
                 mine[3] += x1 * x1 + y1 * y1 + x3 * x3 + y3 * y3
-            stmatrix4(tiles, place, (pack(x0, y0), pack(x1, y1), pack(x2, y2), pack(x3, y3)))
+            ptx.stmatrix4(tiles, place, (pack(x0, y0), pack(x1, y1), pack(x2, y2), pack(x3, y3)))
 
     return store_box
 
@@ -229,8 +219,8 @@ def store_columns(
         r, last = int32(row + 16 * (t >> 5 & 3) + (t >> 2 & 7)), int32(rows - 1)
         x, y = ZERO, ZERO
         if biased:
-            x = float32(load(bias, min(r, last)))
-            y = float32(load(bias, min(int32(r + 8), last)))
+            x = float32(ptx.load(bias, min(r, last)))
+            y = float32(ptx.load(bias, min(int32(r + 8), last)))
         return x, y, ZERO, ZERO
 
     @cuda.jit(device=True, forceinline=True)
@@ -251,7 +241,7 @@ def store_columns(
             x2, y2 = finished(local[e + 4], local[e + 5], mine[0])
             x3, y3 = finished(local[e + 6], local[e + 7], mine[1])
             four = pack(x0, y0), pack(x1, y1), pack(x2, y2), pack(x3, y3)
-            stmatrix4_trans(tiles, int32(to + 16 * 64 * n), four)
+            ptx.stmatrix4_trans(tiles, int32(to + 16 * 64 * n), four)
 
     return fetch, store_box
 
@@ -276,7 +266,7 @@ def store_rows(wide: int, box_size: int) -> Callable:
             chunk = min(max(int32(n + h), int32(0)), int32(CHUNKS - 1))
             box = min(int32(chunk >> 3), int32(LAST))
             place = int32(chunk - min(int32(8 * box), int32(CHUNKS - 8))) ^ int32(r & 7)
-            four = load4(words, int32(line + box * (box_size >> 1) + 32 * r + 4 * place))
+            four = ptx.load4(words, int32(line + box * (box_size >> 1) + 32 * r + 4 * place))
             for e in range(4):
                 found[4 * h + e] = four[e]
         shift(found, over)
@@ -294,7 +284,9 @@ def store_rows(wide: int, box_size: int) -> Callable:
             begin = int32(first + r * columns)
             e = load_eight(found, line, r, int32(i - r * CHUNKS), begin, left)
             if e <= last:
-                store4(out, int32(int32(begin + e) >> 1), (found[0], found[1], found[2], found[3]))
+                ptx.store4(
+                    out, int32(int32(begin + e) >> 1), (found[0], found[1], found[2], found[3])
+                )
             i = int32(i + 32)
         r, n = int32(lane >> 1), int32(CHUNKS if lane & 1 else -1)
         begin = int32(first + r * columns)
@@ -303,10 +295,10 @@ def store_rows(wide: int, box_size: int) -> Callable:
             for w in range(4):
                 behind = int32(left - e)
                 if e >= 0 and behind > 1:
-                    store(out, int32(int32(begin + e) >> 1), found[w])
+                    ptx.store(out, int32(int32(begin + e) >> 1), found[w])
                 elif e >= -1 and behind > 0:  # one of the word's two elements is in the row
                     one = found[w] if e >= 0 else found[w] >> uint32(16)
-                    store(elements, max(int32(begin + e), begin), uint16(one & uint32(0xFFFF)))
+                    ptx.store(elements, max(int32(begin + e), begin), uint16(one & uint32(0xFFFF)))
                 e = int32(e + 2)
 
     return store_tile

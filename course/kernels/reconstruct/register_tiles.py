@@ -19,7 +19,16 @@ from collections.abc import Callable
 from numba import float32
 
 from course.backend import cuda
-from warpsim import ptx
+from warpsim.ptx import (
+    commit_copies,
+    copy4_async,
+    copy_async,
+    load,
+    load4,
+    store,
+    store4,
+    wait_copies,
+)
 
 # --- step 5: a column of results in each thread --------------------------------------------------
 
@@ -50,17 +59,17 @@ def reconstruct_column(u, s, vt, k, out):
         # each thread loads one element of u, scaled, and one of vt; zeros beyond the edges
         value, y, i = float32(0), t // COLUMN_DEPTH, t % COLUMN_DEPTH
         if first_row + y < u.shape[0] and start + i < k:
-            value = ptx.load(u, (first_row + y, start + i)) * ptx.load(s, start + i)
-        ptx.store(u_tile, (y, i), value)
+            value = load(u, (first_row + y, start + i)) * load(s, start + i)
+        store(u_tile, (y, i), value)
         value, i = float32(0), t // COLUMN_COLUMNS
         if start + i < k and first_column + column < vt.shape[1]:
-            value = ptx.load(vt, (start + i, first_column + column))
-        ptx.store(vt_tile, (i, column), value)
+            value = load(vt, (start + i, first_column + column))
+        store(vt_tile, (i, column), value)
         cuda.syncthreads()
         for i in range(COLUMN_DEPTH):
-            b = ptx.load(vt_tile, (i, column))
+            b = load(vt_tile, (i, column))
             for n in range(COLUMN_RESULTS):
-                total[n] += ptx.load(u_tile, (row + n, i)) * b
+                total[n] += load(u_tile, (row + n, i)) * b
         cuda.syncthreads()
     for n in range(COLUMN_RESULTS):
         if first_row + row + n < out.shape[0] and first_column + column < out.shape[1]:
@@ -100,19 +109,19 @@ def reconstruct_square(u, s, vt, k, out):
         for j in range(COPIES):  # 256 threads load 1,024 elements of u, and as many of vt
             value, y, i = float32(0), t // DEPTH + j * (THREADS // DEPTH), t % DEPTH
             if first_row + y < u.shape[0] and start + i < k:
-                value = ptx.load(u, (first_row + y, start + i)) * ptx.load(s, start + i)
-            ptx.store(u_tile, (y, i), value)
+                value = load(u, (first_row + y, start + i)) * load(s, start + i)
+            store(u_tile, (y, i), value)
             value, x = float32(0), t % BLOCK_COLUMNS
             i = t // BLOCK_COLUMNS + j * (THREADS // BLOCK_COLUMNS)
             if start + i < k and first_column + x < vt.shape[1]:
-                value = ptx.load(vt, (start + i, first_column + x))
-            ptx.store(vt_tile, (i, x), value)
+                value = load(vt, (start + i, first_column + x))
+            store(vt_tile, (i, x), value)
         cuda.syncthreads()
         for i in range(DEPTH):
             for m in range(SIDE):
-                a[m] = ptx.load(u_tile, (row + m, i))
+                a[m] = load(u_tile, (row + m, i))
             for n in range(SIDE):
-                b[n] = ptx.load(vt_tile, (i, column + n))
+                b[n] = load(vt_tile, (i, column + n))
             outer_product(total, a, b)
         cuda.syncthreads()
     for m in range(SIDE):
@@ -159,13 +168,13 @@ def four_or_zeros(array, row, column, columns):
     w, x, y, z = zero, zero, zero, zero
     if row < array.shape[0]:
         if column < columns:
-            w = ptx.load(array, (row, column))
+            w = load(array, (row, column))
         if column + 1 < columns:
-            x = ptx.load(array, (row, column + 1))
+            x = load(array, (row, column + 1))
         if column + 2 < columns:
-            y = ptx.load(array, (row, column + 2))
+            y = load(array, (row, column + 2))
         if column + 3 < columns:
-            z = ptx.load(array, (row, column + 3))
+            z = load(array, (row, column + 3))
     return w, x, y, z
 
 
@@ -173,7 +182,7 @@ def four_or_zeros(array, row, column, columns):
 def four_at_once(array, row, column, columns):
     """As `four_or_zeros`, by one access of 16 bytes where all four elements exist."""
     if row < array.shape[0] and column + 3 < columns:
-        return ptx.load4(array, (row, column))
+        return load4(array, (row, column))
     return four_or_zeros(array, row, column, columns)
 
 
@@ -184,10 +193,10 @@ def read_fragments(u_tile, vt_tile, stage, i, row, column, a, b):
     A lane's second vector lies half a tile further, so that neighbouring lanes' vectors are
     contiguous: eight lanes read 128 bytes without a bank conflict.
     """
-    a[0], a[1], a[2], a[3] = ptx.load4(u_tile, (stage, i, row))
-    a[4], a[5], a[6], a[7] = ptx.load4(u_tile, (stage, i, row + FAR_ROW))
-    b[0], b[1], b[2], b[3] = ptx.load4(vt_tile, (stage, i, column))
-    b[4], b[5], b[6], b[7] = ptx.load4(vt_tile, (stage, i, column + FAR_COLUMN))
+    a[0], a[1], a[2], a[3] = load4(u_tile, (stage, i, row))
+    a[4], a[5], a[6], a[7] = load4(u_tile, (stage, i, row + FAR_ROW))
+    b[0], b[1], b[2], b[3] = load4(vt_tile, (stage, i, column))
+    b[4], b[5], b[6], b[7] = load4(vt_tile, (stage, i, column + FAR_COLUMN))
 
 
 @cuda.jit(device=True)
@@ -208,11 +217,11 @@ def store_square(out, total, row, column, aligned):
             if y < out.shape[0]:
                 if aligned and x + 3 < out.shape[1]:
                     four = total[m, n], total[m, n + 1], total[m, n + 2], total[m, n + 3]
-                    ptx.store4(out, (y, x), four)
+                    store4(out, (y, x), four)
                 else:
                     for e in range(4):
                         if x + e < out.shape[1]:
-                            ptx.store(out, (y, x + e), total[m, n + e])
+                            store(out, (y, x + e), total[m, n + e])
 
 
 # --- step 7: wide loads, and a layout without bank conflicts -------------------------------------
@@ -241,18 +250,16 @@ def wide_tiles(aligned: bool) -> Callable:
         clear(total)
         for start in range(0, k, DEPTH):
             w, x, y, z = four(u, first_row + u_row, start + u_depth, k)
-            ptx.store(u_tile, (0, u_depth, u_row), w)
-            ptx.store(u_tile, (0, u_depth + 1, u_row), x)
-            ptx.store(u_tile, (0, u_depth + 2, u_row), y)
-            ptx.store(u_tile, (0, u_depth + 3, u_row), z)
+            store(u_tile, (0, u_depth, u_row), w)
+            store(u_tile, (0, u_depth + 1, u_row), x)
+            store(u_tile, (0, u_depth + 2, u_row), y)
+            store(u_tile, (0, u_depth + 3, u_row), z)
             i = start + vt_depth
             scale, w, x, y, z = float32(0), float32(0), float32(0), float32(0), float32(0)
             if i < k:
-                scale = ptx.load(s, i)
+                scale = load(s, i)
                 w, x, y, z = four(vt, i, first_column + vt_column, vt.shape[1])
-            ptx.store4(
-                vt_tile, (0, vt_depth, vt_column), (w * scale, x * scale, y * scale, z * scale)
-            )
+            store4(vt_tile, (0, vt_depth, vt_column), (w * scale, x * scale, y * scale, z * scale))
             cuda.syncthreads()
             for i in range(DEPTH):
                 read_fragments(u_tile, vt_tile, 0, i, row, column, a, b)
@@ -281,7 +288,7 @@ def double_buffered(aligned: bool) -> Callable:
         prefetched[0], prefetched[1], prefetched[2], prefetched[3] = four(u, u_row, u_column, k)
         scale, w, x, y, z = float32(0), float32(0), float32(0), float32(0), float32(0)
         if vt_row < k:
-            scale = ptx.load(s, vt_row)
+            scale = load(s, vt_row)
             w, x, y, z = four(vt, vt_row, vt_column, vt.shape[1])
         prefetched[4], prefetched[5] = w * scale, x * scale
         prefetched[6], prefetched[7] = y * scale, z * scale
@@ -290,9 +297,9 @@ def double_buffered(aligned: bool) -> Callable:
     def store_tile(u_tile, vt_tile, stage, u_row, u_depth, vt_depth, vt_column, prefetched):
         """Store these elements in shared memory, u transposed."""
         for e in range(4):
-            ptx.store(u_tile, (stage, u_depth + e, u_row), prefetched[e])
+            store(u_tile, (stage, u_depth + e, u_row), prefetched[e])
         four = prefetched[4], prefetched[5], prefetched[6], prefetched[7]
-        ptx.store4(vt_tile, (stage, vt_depth, vt_column), four)
+        store4(vt_tile, (stage, vt_depth, vt_column), four)
 
     @cuda.jit(max_registers=128)
     def reconstruct_buffered(u, s, vt, k, out):
@@ -340,25 +347,25 @@ def asynchronous(aligned: bool) -> Callable:
         for value in range(t, BLOCK_ROWS * DEPTH, THREADS):
             y, i = value // DEPTH, value % DEPTH
             if first_row + y < u.shape[0] and start + i < k:
-                ptx.copy_async(u_tile, (stage, i, y), u, (first_row + y, start + i))
+                copy_async(u_tile, (stage, i, y), u, (first_row + y, start + i))
             else:
-                ptx.store(u_tile, (stage, i, y), float32(0))
+                store(u_tile, (stage, i, y), float32(0))
         i, x = t // QUADS_VT, t % QUADS_VT * 4
         column = first_column + x
         if aligned and start + i < k and column + 3 < vt.shape[1]:
-            ptx.copy4_async(vt_tile, (stage, i, x), vt, (start + i, column))
+            copy4_async(vt_tile, (stage, i, x), vt, (start + i, column))
         else:
             for e in range(4):
                 if start + i < k and column + e < vt.shape[1]:
-                    ptx.copy_async(vt_tile, (stage, i, x + e), vt, (start + i, column + e))
+                    copy_async(vt_tile, (stage, i, x + e), vt, (start + i, column + e))
                 else:
-                    ptx.store(vt_tile, (stage, i, x + e), float32(0))
+                    store(vt_tile, (stage, i, x + e), float32(0))
         if t < DEPTH:
             if start + t < k:
-                ptx.copy_async(s_tile, (stage, t), s, start + t)
+                copy_async(s_tile, (stage, t), s, start + t)
             else:
-                ptx.store(s_tile, (stage, t), float32(0))
-        ptx.commit_copies()
+                store(s_tile, (stage, t), float32(0))
+        commit_copies()
 
     @cuda.jit(max_registers=128)
     def reconstruct_asynchronous(u, s, vt, k, out):
@@ -375,7 +382,7 @@ def asynchronous(aligned: bool) -> Callable:
         stage = 0
         begin(u_tile, s_tile, vt_tile, 0, u, s, vt, k, 0, first_row, first_column)
         for start in range(DEPTH, k + DEPTH, DEPTH):
-            ptx.wait_copies(0)  # this thread's own copies of this tile have arrived
+            wait_copies(0)  # this thread's own copies of this tile have arrived
             cuda.syncthreads()  # ... and the others'; all are done with the tile before
             if start < k:
                 begin(
@@ -383,7 +390,7 @@ def asynchronous(aligned: bool) -> Callable:
                 )
             for i in range(DEPTH):
                 read_fragments(u_tile, vt_tile, stage, i, row, column, a, b)
-                scale = ptx.load(s_tile, (stage, i))
+                scale = load(s_tile, (stage, i))
                 for n in range(SIDE):
                     b[n] *= scale
                 outer_product(total, a, b)
