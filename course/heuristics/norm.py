@@ -137,9 +137,10 @@ def row_config(columns: int, aligned: bool = True, kind: str = "float32") -> Row
         for threads in (ROW_THREADS if aligned else UNALIGNED_THREADS)
         if threads * elements >= columns
     ]
+    if aligned:
+        sizes = [size for size in sizes if size[1] <= FEW_THREADS] or sizes
     if aligned and kind == "float32":
-        few = [(elements, threads) for elements, threads in sizes if threads <= FEW_THREADS]
-        elements, threads = (few or sizes)[0]
+        elements, threads = sizes[0]
         registers = FEW_REGISTERS if elements == ELEMENTS[True][0] else 255
         return RowConfig(threads, 1, elements, registers)
     elements, threads = min(sizes, key=lambda size: (size[0] * size[1], -size[0]))
