@@ -229,8 +229,8 @@ def _thin_tiles(p: Sizes) -> Iterator[tuple[ThinConfig, int, bool]]:
 
 
 def _thin_time(p: Sizes, config: ThinConfig, splits: int, swapped: bool) -> float:
-    factors = zip((p.rows, p.columns), (p.layout[0] == "n", p.layout[1] == "t"), p.aligned)
-    (wide, *how_wide), (narrow, *how_narrow) = [*factors][:: -1 if swapped else 1]
+    factors = [*zip((p.rows, p.columns), (p.layout[0] == "n", p.layout[1] == "t"), p.aligned)]
+    (wide, *how_wide), (narrow, *how_narrow) = factors[::-1] if swapped else factors
     down, across = ceil_div(wide, config.wide), ceil_div(narrow, config.thin)
     rounds = ceil_div(ceil_div(p.depth, CHUNK), splits * config.deep)
     blocks = ceil_div(down, config.beside) * across * splits
@@ -248,15 +248,15 @@ def _thin_time(p: Sizes, config: ThinConfig, splits: int, swapped: bool) -> floa
     waits *= max(1, each * config.warps * loads**0.5 / THIN_LOADS, each * results / THIN_RESULTS)
     time = THIN_BYTE * _read(p) + THIN_L2_BYTE * fetched + issued + waits
     byte = DRAM_BYTE * (across if 2 * p.depth * wide > L2_CAPACITY else 1)  # of each tile across
-    full = min(1, blocks * config.warps / THIN_FULL_WARPS / p.blocks)
-    return _launched(p, time, full, splits * (splits > 1), byte)
+    used = min(1, blocks * config.warps / THIN_FULL_WARPS / p.blocks)
+    return _launched(p, time, used, splits * (splits > 1), byte)
 
 
-def _launched(p, work, full, sums, byte):
-    """Microseconds of a launch, then of reducing `sums`; work and DRAM traffic overlap."""
+def _launched(p, work, used, sums, byte):
+    """Microseconds of a launch with `used`, a share of the GPU, then of reducing `sums`."""
     memory = byte * _read(p) * (_read(p) > L2_CAPACITY)
     behind = (REDUCE + (REDUCE_RESULT + REDUCE_SUM * sums) * p.rows * p.columns) * (sums > 0)
-    return LAUNCH + FULL_GPU * full + (work**3 + memory**3) ** (1 / 3) + behind
+    return LAUNCH + FULL_GPU * used + (work**3 + memory**3) ** (1 / 3) + behind
 
 
 def _read(p: Sizes) -> int:
@@ -309,9 +309,9 @@ def _tile_times(p: Sizes, its: Tiles, copied: tuple[bool, bool] = (False, False)
     main_loop = waves * -(-steps // its.splits) * (CYCLE * cycles + STEP + SHORT_STEP * short_rows)
     # in a row of launches the next ones begin where multiprocessors are free, unless kernels that
     # copy or reduce come between; multiprocessors that stay idle nevertheless do not load
-    alone = ~(partial | any(copied))
-    at_once = np.clip(alone * p.blocks // blocks, 1, MOST_AT_ONCE)
-    idle = alone * (1 + its.paired) * np.clip(p.blocks / (at_once * blocks) - 1, 0, 1)
+    one_kernel = ~(partial | any(copied))
+    at_once = np.clip(one_kernel * p.blocks // blocks, 1, MOST_AT_ONCE)
+    idle = one_kernel * (1 + its.paired) * np.clip(p.blocks / (at_once * blocks) - 1, 0, 1)
     main_loop = main_loop * (OWN_LOOP + (1 - OWN_LOOP) / at_once)
     work = np.hypot((main_loop**P_NORM + (TMA_BYTE * fetched) ** P_NORM) ** (1 / P_NORM), waiting)
     more = its.consumers - 1
@@ -321,10 +321,10 @@ def _tile_times(p: Sizes, its: Tiles, copied: tuple[bool, bool] = (False, False)
         stored = CLUSTER_SUM * (its.splits > 1) + TMA_ROW * (p.columns < 64) * waves * high * boxes
     once = 2 * p.depth * (p.rows * cost_a + p.columns * cost_b)  # bytes, which few load slowly
     work += ~partial * stored + idle * TMA_BYTE * once
-    full = np.where(alone, OWN_WAIT / at_once, np.minimum(1, blocks / p.blocks))
+    used = np.where(one_kernel, OWN_WAIT / at_once, np.minimum(1, blocks / p.blocks))
     copies = sum(2 * p.depth * side for side, copy in zip((p.rows, p.columns), copied) if copy)
     sums, byte = partial * its.splits, np.where(partial, SUMS_DRAM_BYTE, DRAM_BYTE)
-    time = SETUP + _launched(p, work, full, sums, byte) + (copies > 0) * COPY + COPY_BYTE * copies
+    time = SETUP + _launched(p, work, used, sums, byte) + (copies > 0) * COPY + COPY_BYTE * copies
     return time * np.where(~partial & (its.splits > 1), CLUSTER_FACTOR, 1)
 
 
@@ -445,4 +445,5 @@ def plan_for(p: Sizes, methods: tuple[str, ...]) -> Plan:
     plans = {"thin": thin_plan, "partial": partial_plan, "stored": stored_plan}
     stored = 1 if max(_lines(p)) > 1 else STORED_FACTOR
     weights = {"thin": THIN_FACTOR, "partial": 1, "roles": stored, "split": stored}
-    return min((plans[its](p) for its in methods), key=lambda its: its.time * weights[its.method])
+    found = (plans[method](p) for method in methods)
+    return min(found, key=lambda plan: plan.time * weights[plan.method])

@@ -161,10 +161,7 @@ FEW_16_BIT = 6 << 20
 
 
 def few_config(columns: int, sizes: tuple[int, ...] = (4, 8, 12, 16)) -> RowConfig | None:
-    """The config for at most `FEW` elements in all; None for rows that are too long.
-
-    sizes: the elements that a thread may have; the first that will do is taken.
-    """
+    """The config by the first of `sizes`, elements of a thread, that will do; None if none does."""
     for elements in sizes:
         threads = ceil_div(columns, elements)
         if elements == 4 and columns > WARP * elements or threads > ROW_THREADS[-1]:
@@ -174,16 +171,16 @@ def few_config(columns: int, sizes: tuple[int, ...] = (4, 8, 12, 16)) -> RowConf
     return None
 
 
-def crowded_config(rows: int, columns: int, activation: str | None) -> RowConfig:
-    """As `few_config`, for more aligned rows than there are multiprocessors.
+def crowded_config(usual: RowConfig, rows: int, columns: int, activation: str | None) -> RowConfig:
+    """In place of the `usual` config of `few_config`: more aligned rows than multiprocessors.
 
     Fewer threads, of more elements, leave registers to the next launches. On an H200: float16
     900x480 3.3 -> 2.6 us, bfloat16 720x288 3.1 -> 2.1. An activation takes more threads.
     """
-    usual, many = few_config(columns), rows > CROWDED_ROWS * device.multiprocessors()
     if not activation and columns <= CROWDED_SIZES[-1] * WARP:  # a warp holds a row
-        least = max(ceil_div(columns, WARP), MANY_ROWS_SIZE if many else 0)
-        return few_config(columns, tuple(size for size in CROWDED_SIZES if size >= least))
+        most = CROWDED_ROWS * device.multiprocessors()
+        least = max(columns / WARP, MANY_ROWS_SIZE if rows > most else 0)
+        return few_config(columns, tuple(n for n in CROWDED_SIZES if n >= least))
     other = few_config(columns, (16 if activation else 12,))
     if activation:
         fits = other.longest == usual.longest and other.row_threads == 2 * WARP
@@ -199,8 +196,9 @@ def block_config(rows: int, columns: int, variant: Variant) -> RowConfig:
     if few is not None and few.rows == 1:
         if aligned and columns > LONG_FEW and sixteen and sixteen.longest <= few.longest:
             return sixteen
-        crowded = aligned and rows > device.multiprocessors()
-        return crowded_config(rows, columns, variant.activation) if crowded else few
+        if aligned and rows > device.multiprocessors():
+            return crowded_config(few, rows, columns, variant.activation)
+        return few
     if aligned and narrow and size <= FEW_16_BIT and sixteen:
         return sixteen
     ahead = narrow and not aligned and size <= FEW_16_BIT
@@ -301,7 +299,7 @@ LONGEST_IN_CLUSTER = {True: 1 << 18, False: 1 << 17}  # elements of a row, by al
 CLUSTER_SIZES, FEW_ROWS_SIZE = {True: (1024, 32), False: (512, 32)}, (1024, 12)
 
 
-def spread(rows: int, blocks: int) -> bool:
+def one_wave(rows: int, blocks: int) -> bool:
     """Whether each of so many blocks a row has a multiprocessor of its own."""
     return blocks * rows <= device.multiprocessors()
 
@@ -309,7 +307,7 @@ def spread(rows: int, blocks: int) -> bool:
 def cluster_config(rows: int, columns: int, aligned: bool) -> RowConfig:
     """The config for rows of a length: as few blocks a row as hold it, or eight for few rows."""
     threads, elements = CLUSTER_SIZES[aligned]
-    most, few = CLUSTER_BLOCKS[-1], spread(rows, CLUSTER_BLOCKS[-1])
+    most, few = CLUSTER_BLOCKS[-1], one_wave(rows, CLUSTER_BLOCKS[-1])
     blocks = next((n for n in CLUSTER_BLOCKS if n * threads * elements >= columns), most)
     if few:
         blocks, (threads, elements) = most, FEW_ROWS_SIZE
@@ -375,7 +373,7 @@ REGISTERS_ALONE = {True: 16_384, False: 8192}
 #: elements beside it need a block of three warps.
 SHIFTED = 4096
 #: Columns from which few rows are faster by clusters of eight blocks a row.
-SPREAD_COLUMNS = 12_288
+FEW_ROWS_COLUMNS = 12_288
 #: "long" reads a row twice. That is faster than a cluster, whose blocks wait for each other: where
 #: so many bytes of all rows stay in L2, or rows are longer and a block fills a multiprocessor.
 REREAD_BYTES, REREAD_COLUMNS = 32 << 20, 65_536
@@ -420,7 +418,7 @@ def best(problem: NormProblem, has: Callable[[str], bool]) -> str:
         return "several rows"
     longest = longest_in_registers(problem.aligned)
     clusters = has("clusters") and by_clusters(problem)
-    if clusters and columns > SPREAD_COLUMNS and spread(problem.rows, CLUSTER_BLOCKS[-1]):
+    if clusters and columns > FEW_ROWS_COLUMNS and one_wave(problem.rows, CLUSTER_BLOCKS[-1]):
         return "clusters"
     both = has(REGISTERS_AND_SHARED) and columns <= longest_split(problem.shared_limit[0])
     if few and not problem.aligned and columns <= longest:
@@ -429,5 +427,5 @@ def best(problem: NormProblem, has: Callable[[str], bool]) -> str:
         longest = min(longest, REGISTERS_ALONE[problem.aligned])
     if columns <= longest:
         return "registers"
-    clusters = clusters and not (both and not spread(problem.rows, CLUSTER_BLOCKS[0]))
+    clusters = clusters and not (both and not one_wave(problem.rows, CLUSTER_BLOCKS[0]))
     return "clusters" if clusters else REGISTERS_AND_SHARED if both else "long"

@@ -63,7 +63,7 @@ SHIFTED_FLOAT32, SHIFTED = 640, 5000
 #: another writes.
 FEW_SHIFTED, SMALL_BLOCK, SMALL_ACCESSES = 3, 256, 10
 #: Accesses of 1,024 threads to "aligned" rows with whose registers two blocks fit a multiprocessor,
-#: and of 512 threads. Where one block is alone, no row is loaded while another is stored: on an
+#: and of 512 threads. Where only one fits, no row is loaded while another is stored: on an
 #: H200, bfloat16 15312x15584 took 376 us by 1,024 threads and Triton's kernel 245 by 512.
 TWO_LARGE, TWO_BLOCKS = 3, 12
 FEWEST_THREADS, MOST_THREADS = 2, 1024  # that share a row
@@ -142,8 +142,8 @@ def config_for(
     threads = threads_for(held, in_warp, most)
     if access == "shifted" and size == 4 and SMALL_BLOCK * VECTOR * SMALL_ACCESSES >= held:
         threads = min(threads_for(held, in_warp, FEW_SHIFTED), SMALL_BLOCK)
-    alone = access != "aligned" or held > MOST_THREADS * VECTOR * TWO_LARGE
-    if threads == MOST_THREADS and alone and held <= MOST_THREADS // 2 * VECTOR * TWO_BLOCKS:
+    one_block = access != "aligned" or held > MOST_THREADS * VECTOR * TWO_LARGE
+    if threads == MOST_THREADS and one_block and held <= MOST_THREADS // 2 * VECTOR * TWO_BLOCKS:
         threads //= 2
     if threads <= WARP and held <= WARP_COLUMNS:
         return config_of(threads, columns, access, rows)

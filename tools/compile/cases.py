@@ -331,6 +331,10 @@ def of_softmax() -> Iterator[Case]:
             config = softmax_heuristics.config_for(columns, access, size)
             kernel = softmax.registers(stored, config, access, config.unguarded(columns, access))
             yield Case(f"softmax: registers, {columns}, {about}", kernel, types)
+            if size == 4:
+                full = config.unguarded(columns, access)
+                kernel = softmax.registers(stored, config, access, full, True)
+                yield Case(f"softmax: registers, {columns}, {about}, kept", kernel, types, (8, 0))
         for columns in (10, 768, softmax_heuristics.BACKWARD_LONGEST[aligned]):
             config = softmax_heuristics.backward_config_for(columns, access, size)
             full = config.unguarded(columns, access)

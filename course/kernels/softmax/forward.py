@@ -225,7 +225,7 @@ def online(dtype: str, threads: int, aligned: bool) -> Callable:
 
 @functools.cache
 def part_of_row(
-    config: SoftmaxConfig, access: str, unguarded: int, kept: bool = False
+    config: SoftmaxConfig, access: str, unguarded: int, keep_in_l2: bool = False
 ) -> tuple[Callable, Callable, Callable, Callable]:
     """Device functions of a thread's part of a row: first_of, load_row, inside, store_row.
 
@@ -236,14 +236,14 @@ def part_of_row(
     neighbouring threads have neighbouring columns.
     The first `unguarded` loads are inside the row for every thread, except those across a row's
     begin. In the others, columns are clamped to the row's last ones. Accesses are streaming: no
-    cache need keep a row. If `kept`, L2 keeps loaded elements longer than stored ones. Columns are
-    64-bit integers, so that a thread's addresses share one register, with constant offsets.
+    cache need keep a row. With `keep_in_l2`, L2 keeps loaded elements longer. Columns are 64-bit
+    integers, so that a thread's addresses share one register, with constant offsets.
     """
     row_threads, accesses = config.row_threads, config.accesses
     single, shifted = access == "single", access == "shifted"
     after = {"aligned": VECTOR, "shifted": VECTOR, "single": 1}[access]  # the next thread's column
     read, read_four, write, write_four = (
-        (ptx.load_kept, ptx.load4_kept, ptx.store, ptx.store4) if kept
+        (ptx.load_kept, ptx.load4_kept, ptx.store, ptx.store4) if keep_in_l2
         else (ptx.load_streaming, ptx.load4_streaming, ptx.store_streaming, ptx.store4_streaming)
     )  # fmt: skip
 
@@ -317,13 +317,13 @@ THIN, THIN_ACCESSES = 40, 5
 
 @functools.cache
 def registers(
-    dtype: str, config: SoftmaxConfig, access: str, unguarded: int = 0, kept: bool = False
+    dtype: str, config: SoftmaxConfig, access: str, unguarded: int = 0, keep_in_l2: bool = False
 ) -> Callable:
     """Step 3, of (x, out): each row is read once, kept in registers, and written.
 
     Mapping: block (row_threads, rows), thread (t, r) of block b works on row ``b * rows + r``, on
     the columns of `part_of_row`; `unguarded` is `SoftmaxConfig.unguarded` of the rows, or less.
-    `kept` needs float32 and compute capability 8.0: see `part_of_row`.
+    `keep_in_l2` needs float32 and compute capability 8.0: see `part_of_row`.
     Columns beyond the end count as minus infinity; rows beyond the end are not written. x may be
     out. Where several blocks share a row, block b has a part of row ``b // blocks``.
     """
@@ -334,7 +334,7 @@ def registers(
     of_row = exchange(row_threads, block_rows) if warps > 1 else None
     if blocks > 1:
         of_row = exchange_in_cluster(threads, blocks)
-    first_of, load_row, inside, store_row = part_of_row(config, access, unguarded, kept)
+    first_of, load_row, inside, store_row = part_of_row(config, access, unguarded, keep_in_l2)
     thin = blocks > 1 and access == "aligned" and accesses <= THIN_ACCESSES and dtype != "float32"
     limit = THIN if thin else most_registers(threads * block_rows)
 

@@ -170,7 +170,7 @@ def test_a_slice_of_long_rows_takes_another_step_than_the_whole_matrix(rng):
 
 
 def test_rows_without_gaps_are_shifted_and_others_take_another_step(rng, monkeypatch):
-    monkeypatch.setattr("course.heuristics.norm.spread", lambda *_: False)  # no clusters
+    monkeypatch.setattr("course.heuristics.norm.one_wave", lambda *_: False)  # no clusters
     whole = rng.standard_normal((3, 16_388)).astype(np.float32)
     gamma, beta = (rng.standard_normal(16_387).astype(np.float32) for _ in range(2))
     there, gamma, beta = (cuda.to_device(array) for array in (whole, gamma, beta))

@@ -25,8 +25,8 @@ def between(values, dtype, width, begin):
 
 def drawn(rng, call, dtype, rows, together):
     """Check a call; return how its arrays' rows are accessed, alike more often than not if so."""
-    names, wide = ARRAYS[call], call is softmax and dtype == "float32"
-    since = SHIFTED_FLOAT32 if wide else SHIFTED
+    names, forward32 = ARRAYS[call], call is softmax and dtype == "float32"
+    since = SHIFTED_FLOAT32 if forward32 else SHIFTED
     columns = int(rng.integers(since - 9, BACKWARD_LONGEST[False] + 1))
     count, y = len(names) + 1, rng.dirichlet(np.full(columns, 0.3), rows)
     begins = rng.integers(0, 3, count) * 4 if together else rng.integers(0, 9, count)
