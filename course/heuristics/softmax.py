@@ -1,6 +1,6 @@
 """How many threads and blocks share a row of softmax and of its gradient: measured on an H200.
 
-The forward pass is fitted to 137 shapes with all their configs, `begins_early` to 819 launches.
+The forward pass is fitted to 203 shapes with all their configs, `begins_early` to 819 launches.
 """
 
 from __future__ import annotations
@@ -54,14 +54,16 @@ LONGEST = {True: 32_768, False: 16_384}
 TUNED = {
     ("aligned", 2): (3, 7, 1 << 16), ("aligned", 4): (3, 4, 1 << 16),
     ("shifted", 2): (12, 12, 1 << 17), ("shifted", 4): (7, 7, 1 << 17),
-    ("single", 2): (1, 8, 1 << 17), ("single", 4): (1, 4, 13 << 14),
+    ("single", 2): (1, 8, 1 << 17), ("single", 4): (1, 4, 11 << 15),
 }  # fmt: skip
 #: Columns from which "shifted" is faster than "single": in float32's forward pass, and else.
 SHIFTED_FLOAT32, SHIFTED = 640, 5000
+#: In the former, of so many bytes or rows at least.
+SHIFTED_BYTES, SHIFTED_ROWS = 9 << 20, 2000
 #: Accesses of a thread to "shifted" rows of float32, at most, where they need no larger block; that
 #: block's threads; its accesses, at most. Small blocks share a multiprocessor, and one reads while
 #: another writes.
-FEW_SHIFTED, SMALL_BLOCK, SMALL_ACCESSES = 3, 256, 10
+FEW_SHIFTED, SMALL_BLOCK, SMALL_ACCESSES = 5, 256, 10
 #: Accesses of 1,024 threads to "aligned" rows with whose registers two blocks fit a multiprocessor,
 #: and of 512 threads. Where only one fits, no row is loaded while another is stored: on an
 #: H200, bfloat16 15312x15584 took 376 us by 1,024 threads and Triton's kernel 245 by 512.
@@ -79,6 +81,8 @@ QUEUED_LAUNCHES, QUEUED_THREADS, QUEUED_BYTES, QUEUED_ACCESSES = 8, 20 << 10, 9 
 H200 = 132  # multiprocessors
 #: "single" access has this limit, not that of `TUNED`, while threads have more accesses.
 SINGLE_LIMIT, FEW_ACCESSES = 9 << 15, 4
+#: In float32, a row's threads become twice as many, up to this, if each then has so many accesses.
+SINGLE_THREADS, SINGLE_ACCESSES = 512, 1.3
 #: With more launches `at_once`, up to `QUEUED_LAUNCHES`, an early one crowds its blocks on few free
 #: multiprocessors. So it begins when the launch in front is done, unless launches `at_once` are
 #: nearly a whole number, or rows are short.
@@ -88,6 +92,12 @@ CROWDED, WHOLE = 2.5, (3, 3.2)
 def reach(columns: int, access: str) -> int:
     """Columns that accesses of four must reach to hold a row wherever it begins."""
     return columns + (VECTOR - 1 if access == "shifted" else 0)
+
+
+def prefers_shifted(rows: int, columns: int, float32_forward: bool) -> bool:
+    """Whether "shifted" is faster than "single", where arrays allow both."""
+    many = rows >= SHIFTED_ROWS or 4 * rows * columns >= SHIFTED_BYTES
+    return columns > (SHIFTED_FLOAT32 if float32_forward and many else SHIFTED)
 
 
 def threads_for(columns: int, in_warp: int, most: int) -> int:
@@ -157,7 +167,10 @@ def config_for(
             return config
         return replace(config, rows=LARGE_BLOCK_THREADS // fewer)  # one block a multiprocessor
     if not waiting(threads):
-        while MOST_THREADS > threads < held / VECTOR and 2 * rows * threads <= (
+        widest = held / VECTOR
+        if access == "single" and size == 4:
+            widest = min(widest / (2 * SINGLE_ACCESSES), SINGLE_THREADS)
+        while MOST_THREADS > threads < widest and 2 * rows * threads <= (
             SINGLE_LIMIT if access == "single" and held > VECTOR * FEW_ACCESSES * threads else limit
         ):
             threads *= 2

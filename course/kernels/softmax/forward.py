@@ -390,8 +390,7 @@ def problem_of(*arrays: Array) -> RowProblem:
     first, aligned = arrays[0], rows_are_aligned(*arrays)
     size = VECTOR * first.dtype.itemsize
     forward32 = len(arrays) == 2 and first.dtype.itemsize == 4
-    since = heuristics.SHIFTED_FLOAT32 if forward32 else heuristics.SHIFTED
-    shifted = not aligned and first.shape[1] > since and all(
+    shifted = not aligned and heuristics.prefers_shifted(*first.shape, forward32) and all(
         address_of(array) % size == (array.strides[0] - first.strides[0]) % size == 0
         for array in arrays
     )  # fmt: skip
