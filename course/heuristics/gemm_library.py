@@ -16,7 +16,8 @@ LONG_US, LONG_SPLIT_US = 20, 45
 SLOWDOWN, STRADDLING_SLOWDOWN = 1.22, 1.1
 LIBRARY_REDUCE = 0.85  # time of the launch behind cuBLAS, by that of a reduction of one sum of ours
 LARGE_BYTES = 40e6  # of a factor that TMA cannot load, but whose rows begin at multiples of 4 bytes
-OTHER_SIDE = 17, 64  # rows or columns of the other factor, at least and at most
+#: Rows or columns of the other factor, at least and at most; and at most beside a short one.
+OTHER_SIDE, SHORT_SIDE = (17, 96, 128), 1024
 #: Results' shorter side, an odd multiple of 16 bytes; the longer, at least; depths, from and to.
 NARROW, LONG_SIDE, DEPTHS = (24, 40, 56, 72), 4096, (256, 25_000)
 
@@ -44,7 +45,8 @@ def is_faster(p: Sizes, plan: Plan, finished: bool) -> bool:
         few = min(sides) in NARROW and max(sides) >= LONG_SIDE and DEPTHS[0] <= p.depth <= DEPTHS[1]
         return few or (long and slow)
     return any(
-        not aligned and pitch % 2 == 0 and OTHER_SIDE[0] <= other <= OTHER_SIDE[1]
+        not aligned and pitch % 2 == 0
+        and OTHER_SIDE[0] <= other <= OTHER_SIDE[1 + (side <= SHORT_SIDE)]
         and 2 * p.depth * side >= LARGE_BYTES
         for aligned, pitch, side, other in zip(p.aligned, pitches, sides, sides[::-1])
     )  # fmt: skip
