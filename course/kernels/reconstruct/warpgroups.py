@@ -25,25 +25,7 @@ from course.kernels.gemm.ring import ring
 from course.kernels.gemm.tiles import tile_coordinates
 from course.kernels.gemm.warp_specialised import BOX
 from course.kernels.reconstruct.split_factors import power_near
-from warpsim.ptx import (
-    fence_mbarriers,
-    grid_dependency_wait,
-    load,
-    load2,
-    load4,
-    quotient,
-    setmaxnreg_dec,
-    setmaxnreg_inc,
-    store,
-    store2,
-    store4,
-    tma_load,
-    tma_prefetch,
-    unpack,
-    wgmma_nn,
-    wgmma_sums,
-    wgmma_zeros,
-)
+from warpsim import ptx
 
 WARPS = 16  # warps of a block that splits
 THREADS = 32 * WARPS
@@ -68,13 +50,13 @@ def splitter(u_aligned: bool, vt_aligned: bool) -> Callable:
     def four(array, row, column, end, aligned):
         """Four neighbours of a row, zeros from the column `end` on: read without a branch."""
         if aligned:
-            a, b, c, d = load4(array, (row, min(column, int32(array.shape[1] - 4))))
+            a, b, c, d = ptx.load4(array, (row, min(column, int32(array.shape[1] - 4))))
         else:
             last = int32(end - 1)
-            a = load(array, (row, min(column, last)))
-            b = load(array, (row, min(int32(column + 1), last)))
-            c = load(array, (row, min(int32(column + 2), last)))
-            d = load(array, (row, min(int32(column + 3), last)))
+            a = ptx.load(array, (row, min(column, last)))
+            b = ptx.load(array, (row, min(int32(column + 1), last)))
+            c = ptx.load(array, (row, min(int32(column + 2), last)))
+            d = ptx.load(array, (row, min(int32(column + 3), last)))
         a, b = a if column < end else float32(0), b if column + 1 < end else float32(0)
         return a, b, c if column + 2 < end else float32(0), d if column + 3 < end else float32(0)
 
@@ -87,11 +69,11 @@ def splitter(u_aligned: bool, vt_aligned: bool) -> Callable:
         """Store the upper parts of four scaled elements, and `lower` rows below the lower parts."""
         e, f, g, h = x[0] * a, x[1] * b, x[2] * c, x[3] * d
         upper = float16(e), float16(f), float16(g), float16(h)
-        store4(parts, (row, column), upper)
+        ptx.store4(parts, (row, column), upper)
         e, f = e - float32(upper[0]), f - float32(upper[1])
         g, h = g - float32(upper[2]), h - float32(upper[3])
         below = float16(e), float16(f), float16(g), float16(h)
-        store4(parts, (int32(row + lower), column), below)
+        ptx.store4(parts, (int32(row + lower), column), below)
 
     @cuda.jit(device=True)
     def split_row(u, row, k, parts, scale):
@@ -118,7 +100,7 @@ def splitter(u_aligned: bool, vt_aligned: bool) -> Callable:
         """Four neighbours of row i of s vt, zeros from row k on."""
         clamped = min(i, int32(k - 1))
         x = four(vt, clamped, column, int32(vt.shape[1]), vt_aligned)
-        factor = load(s, clamped)
+        factor = ptx.load(s, clamped)
         factor = factor if i < k else float32(0)
         return factor * x[0], factor * x[1], factor * x[2], factor * x[3]
 
@@ -165,7 +147,7 @@ def splitter(u_aligned: bool, vt_aligned: bool) -> Callable:
 
     @cuda.jit(launch_bounds=(THREADS, 2))
     def split_factors(u, s, vt, k, of_u, of_vt, scale_u, scale_vt):
-        grid_dependency_wait()
+        ptx.grid_dependency_wait()
         block, k = int32(cuda.blockIdx.x), int32(k)
         blocks_of_vt = int32((of_vt.shape[1] + CUT - 1) >> 5)  # these take longer, so they go first
         if block < blocks_of_vt:
@@ -201,10 +183,10 @@ def warpgroup_tiles(config: WarpgroupConfig) -> Callable:
         """Load all scales of a lane's results, of its two rows last: one wait, then stores."""
         for j in range(COLUMNS // 8):
             clamped = min(int32(column + 8 * j), int32(scale_vt.size - 2))
-            scales[2 * j], scales[2 * j + 1] = load2(scale_vt, clamped)
+            scales[2 * j], scales[2 * j + 1] = ptx.load2(scale_vt, clamped)
         last = int32(scale_u.size - 1)
         for h in range(2):
-            scales[COLUMNS // 4 + h] = load(scale_u, min(int32(row + 8 * h), last))
+            scales[COLUMNS // 4 + h] = ptx.load(scale_u, min(int32(row + 8 * h), last))
 
     @cuda.jit(device=True, forceinline=True)
     def two_scaled(total, first, scales, h, j):
@@ -222,15 +204,15 @@ def warpgroup_tiles(config: WarpgroupConfig) -> Callable:
         for h in range(2):
             for j in range(8):
                 two = two_scaled(total, first, scales, h, j)
-                store2(lines, (warp, mine, int32(8 * j + pair)), two)
+                ptx.store2(lines, (warp, mine, int32(8 * j + pair)), two)
             cuda.syncwarp()
             for n in range(16):
-                parts[n] = load(lines, (warp, int32(n // 2), int32(32 * (n % 2) + lane)))
+                parts[n] = ptx.load(lines, (warp, int32(n // 2), int32(32 * (n % 2) + lane)))
             for n in range(16):
                 i = int32(row - mine + 8 * h + n // 2)
                 c = int32(column - pair + 32 * (n % 2) + lane)
                 if i < rows and c < columns:
-                    store(out, (i, c), parts[n])
+                    ptx.store(out, (i, c), parts[n])
             cuda.syncwarp()
 
     @cuda.jit(launch_bounds=(config.threads, 1))
@@ -242,19 +224,19 @@ def warpgroup_tiles(config: WarpgroupConfig) -> Callable:
         t = int32(cuda.threadIdx.x)
         group = int32(t >> 7)
         if t == 0:
-            tma_prefetch(u)
-            tma_prefetch(vt)
+            ptx.tma_prefetch(u)
+            ptx.tma_prefetch(vt)
             init(full, empty)
-            fence_mbarriers()
+            ptx.fence_mbarriers()
         cuda.syncthreads()
-        grid_dependency_wait()
+        ptx.grid_dependency_wait()
         rows, depth = int32(out.shape[0]), int32(depth)
-        down = quotient(int32(rows + ROWS - 1), int32(ROWS))
-        across = quotient(int32(int32(out.shape[1]) + COLUMNS - 1), int32(COLUMNS))
+        down = ptx.quotient(int32(rows + ROWS - 1), int32(ROWS))
+        across = ptx.quotient(int32(int32(out.shape[1]) + COLUMNS - 1), int32(COLUMNS))
         slot, phase, high = int32(0), int32(0), int32(row_group)
         own, end, others = int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)
         if group == 0:  # the producer warpgroup, one thread of it
-            setmaxnreg_dec(40)
+            ptx.setmaxnreg_dec(40)
             if t == 0:
                 for tile in range(own, end, others):
                     tile_row, tile_column = tile_coordinates(int32(tile), down, across, high)
@@ -263,14 +245,14 @@ def warpgroup_tiles(config: WarpgroupConfig) -> Callable:
                         for half in range(2):  # lower u and upper vt, then upper u and lower vt
                             producer_acquire(full, empty, slot, phase)
                             at, below = int32(slot * SLOT), int32(row + (1 - half) * rows)
-                            tma_load(tiles, at, u, (below, int32(i)), full, slot)
+                            ptx.tma_load(tiles, at, u, (below, int32(i)), full, slot)
                             at = int32(at + ROWS * DEPTH)
                             for p in range(COLUMNS // 64):
                                 place = (int32(i + half * depth), int32(column + 64 * p))
-                                tma_load(tiles, int32(at + BOX * p), vt, place, full, slot)
+                                ptx.tma_load(tiles, int32(at + BOX * p), vt, place, full, slot)
                             slot, phase = advance(slot, phase)
         else:  # the consumers
-            setmaxnreg_inc(232)
+            ptx.setmaxnreg_inc(232)
             part = cuda.local.array(SUMS, float32)
             total = cuda.local.array(SUMS, float32)
             scales = cuda.local.array(SCALES, float32)
@@ -278,25 +260,25 @@ def warpgroup_tiles(config: WarpgroupConfig) -> Callable:
             warp, lane = int32(t >> 5 & 3), int32(t & 31)
             for tile in range(own, end, others):
                 tile_row, tile_column = tile_coordinates(int32(tile), down, across, high)
-                unpack(total, wgmma_zeros(COLUMNS))
-                sums = wgmma_zeros(COLUMNS)
+                ptx.unpack(total, ptx.wgmma_zeros(COLUMNS))
+                sums = ptx.wgmma_zeros(COLUMNS)
                 for _ in range(0, depth, DEPTH):
                     consumer_wait(full, slot, phase)
                     first, at = slot, int32(slot * SLOT)
                     a, b = int32(at + BOX * who), int32(at + ROWS * DEPTH)
-                    sums = wgmma_nn(sums, tiles, a, tiles, b, 0)
+                    sums = ptx.wgmma_nn(sums, tiles, a, tiles, b, 0)
                     slot, phase = advance(slot, phase)
                     consumer_wait(full, slot, phase)
                     second, at = slot, int32(slot * SLOT)
                     a = int32(at + BOX * who)
-                    sums = wgmma_nn(sums, tiles, a, tiles, int32(at + ROWS * DEPTH), 1)
-                    sums = wgmma_nn(sums, tiles, a, tiles, b, 1)
+                    sums = ptx.wgmma_nn(sums, tiles, a, tiles, int32(at + ROWS * DEPTH), 1)
+                    sums = ptx.wgmma_nn(sums, tiles, a, tiles, b, 1)
                     slot, phase = advance(slot, phase)
-                    sums = wgmma_sums(sums)
+                    sums = ptx.wgmma_sums(sums)
                     if lane == 0:
                         consumer_release(empty, first)
                         consumer_release(empty, second)
-                    unpack(part, sums)
+                    ptx.unpack(part, sums)
                     for e in range(SUMS):
                         total[e] += part[e]
                 row = int32(tile_row * ROWS + 64 * who + 16 * warp + (lane >> 2))
