@@ -310,7 +310,8 @@ def _tile_times(p: Sizes, its: Tiles, copied: tuple[bool, bool] = (False, False)
     # in a row of launches the next ones begin where multiprocessors are free, unless kernels that
     # copy or reduce come between; multiprocessors that stay idle nevertheless do not load
     one_kernel = ~(partial | any(copied))
-    at_once = np.clip(one_kernel * p.blocks // blocks, 1, MOST_AT_ONCE)
+    available = np.where(~partial & (its.splits == 4), int(CLUSTER_SHARE[4] * p.blocks), p.blocks)
+    at_once = np.clip(one_kernel * available // blocks, 1, MOST_AT_ONCE)
     idle = one_kernel * (1 + its.paired) * np.clip(p.blocks / (at_once * blocks) - 1, 0, 1)
     main_loop = main_loop * (OWN_LOOP + (1 - OWN_LOOP) / at_once)
     work = np.hypot((main_loop**P_NORM + (TMA_BYTE * fetched) ** P_NORM) ** (1 / P_NORM), waiting)
@@ -430,7 +431,7 @@ def partial_plan(p: Sizes) -> Plan:
         ways.append((False, True)[must : 1 + (must or (more > 1 and along))])
     for copied in itertools.product(*ways):
         times = _tile_times(p, its, copied)
-        for n in np.argsort(times):
+        for n in np.argsort(times, kind="stable"):
             config, splits = _tile(p, its, n)
             # with three stages, three warpgroups would wait for the next tile's loads
             stored = config.own_results and not config.by_threads
