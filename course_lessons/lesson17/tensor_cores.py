@@ -757,7 +757,7 @@ predict.answer("strips of a wave: row by row, bands of 8", found, how="counted")
 # %% [markdown]
 # | step | what is new | what it saves | file |
 # |---|---|---|---|
-# | mma, cp.async | copies beside products | waiting for memory | `plain.py` |
+# | mma, cp.async | copies beside products | waiting for memory | `mma_sync.py` |
 # | wgmma | four warps give one order | fragments in registers | `wgmma.py` |
 # | TMA | one thread orders a whole tile | all threads' addresses | `tma.py` |
 # | roles | some warps copy, some multiply | waiting for each other | `warp_specialised.py` |
