@@ -16,7 +16,7 @@ LONG_US, LONG_SPLIT_US = 20, 45
 SLOWDOWN, STRADDLING_SLOWDOWN = 1.22, 1.1
 LIBRARY_REDUCE = 0.85  # time of the launch behind cuBLAS, by that of a reduction of one sum of ours
 LARGE_BYTES = 40e6  # of a factor that TMA cannot load, but whose rows begin at multiples of 4 bytes
-#: Rows or columns of the other factor, at least and at most; and at most beside a short one.
+#: Rows or columns of the other factor: at least, at most, and at most beside up to `SHORT_SIDE`.
 OTHER_SIDE, SHORT_SIDE = (17, 96, 128), 1024
 #: Results' shorter side, an odd multiple of 16 bytes; the longer, at least; depths, from and to.
 NARROW, LONG_SIDE, DEPTHS = (24, 40, 56, 72), 4096, (256, 25_000)

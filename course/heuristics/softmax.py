@@ -58,7 +58,7 @@ TUNED = {
 }  # fmt: skip
 #: Columns from which "shifted" is faster than "single": in float32's forward pass, and else.
 SHIFTED_FLOAT32, SHIFTED = 640, 5000
-#: In the former, of so many bytes or rows at least.
+#: The first of these holds for so many bytes, or rows, at least.
 SHIFTED_BYTES, SHIFTED_ROWS = 9 << 20, 2000
 #: Accesses of a thread to "shifted" rows of float32, at most, where they need no larger block; that
 #: block's threads; its accesses, at most. Small blocks share a multiprocessor, and one reads while
