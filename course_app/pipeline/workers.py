@@ -148,6 +148,8 @@ class Hand:
             When no other one can be started, or processes end before they can do anything.
         """
         for _ in range(MOST_STARTS):
+            if self._ready and self._process.poll() is not None:  # it ended while it was idle
+                self._exchange(None)
             if not self._ready:
                 told = self._exchange(None)
                 if not isinstance(told, Answer):
