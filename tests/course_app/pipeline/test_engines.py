@@ -318,14 +318,14 @@ def test_processes_that_end_before_and_after_the_gpu_cost_nothing_but_a_fatal_im
     customized(tmp_path, monkeypatch, SIMULATED + SLOWLY + FAULTY)
     (folder / "image05 fatal.png").write_bytes((folder / "image05.png").read_bytes())
     begun.clear()
-    real, turns = Scheduler._compute, iter(range(99))
+    real, calls = Scheduler._compute, iter(range(99))
 
     def kill(hand):
         with suppress(ProcessLookupError):  # the fatal image may have ended it just now
             os.kill(hand.pid, signal.SIGKILL)
 
     def compute(its, *rest):
-        first = next(turns) == 0  # once for both GPUs: no image is to end two processes
+        first = next(calls) == 0  # once for both GPUs: no image is to end two processes
         if first:
             kill(its.workers.hands[0])
         real(its, *rest)
